@@ -1,0 +1,6 @@
+"""Text of a CUDA file: byte spans, a lossless parse, edit lists and diffs."""
+
+from tilepipe.source.edits import Edit, apply_edits
+from tilepipe.source.text import SourceFile, Span
+
+__all__ = ["Edit", "SourceFile", "Span", "apply_edits"]
