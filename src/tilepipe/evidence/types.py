@@ -1,0 +1,84 @@
+"""Evidence as values: passed, failed or unknown, with its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tilepipe.launch.types import Finding
+
+Status = Literal["passed", "failed", "unknown"]
+
+
+@dataclass(frozen=True)
+class SizeResult:
+    """Comparison at one size set. `bitwise` is None where the original differs from itself between two runs;
+    `sampled` is (blocks run, blocks of the grid) where a sample stood for the grid. Errors are maxima over all
+    outputs against the reference, None without one."""
+
+    bitwise: bool | None
+    max_abs_error: float | None = None
+    original_abs_error: float | None = None
+    within_tolerance: bool | None = None
+    sampled: tuple[int, int] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Correctness:
+    status: Status
+    sizes: Mapping[str, SizeResult] = field(default_factory=dict)
+    device: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Races:
+    status: Status
+    method: str = "emulator"
+    findings: tuple[Finding, ...] = ()
+    original_findings: tuple[Finding, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Sass:
+    """The audit of one kernel on one architecture against its original (`*_original`)."""
+
+    status: Status
+    arch: str = ""
+    reasons: tuple[str, ...] = ()
+    math_per_tile: float | None = None
+    math_per_tile_original: float | None = None
+    loads: int = 0
+    copy_bytes: tuple[int, ...] = ()
+    window: int | None = None
+    barriers_between: int = 0
+    spills: int = 0
+    spills_original: int = 0
+    excerpt: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Medians over interleaved runs in milliseconds; `spread` is the interquartile range ÷ the median."""
+
+    median_ms: float
+    spread: float
+    speedup: float | None = None
+    rate: float | None = None
+    samples_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """`candidates` by candidate id; `unit` is GFLOP/s, GB/s or ms."""
+
+    status: Status
+    size: str = ""
+    unit: str = "ms"
+    original: Timing | None = None
+    candidates: Mapping[str, Timing] = field(default_factory=dict)
+    device: str = ""
+    reason: str = ""

@@ -1,0 +1,74 @@
+"""One launch interface over two devices: a GPU, or the CPU through the emulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.problem.types import Case
+from tilepipe.toolchain.types import Unit
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something the emulator caught: a race, a pending copy, an access out of bounds, a divergent barrier.
+
+    `kind` is a short stable word ("write-read race", "read of in-flight copy", "pending at exit", …);
+    `where` names the address as well as it is known (`As[1][37]`), `lines` the source lines of both sides.
+    """
+
+    kind: str
+    message: str
+    lines: tuple[int, ...] = ()
+    where: str = ""
+    threads: tuple[int, ...] = ()
+    interval: int = 0
+    block: tuple[int, int, int] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a launch did. Output arrays of the case are updated in place.
+
+    `blocks_run` < `blocks_total` where a sample of blocks stands for the grid. `counters` (emulator only)
+    holds totals such as "math", "global_load_bytes", "shared_bank_conflicts".
+    """
+
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    blocks_run: int = 0
+    blocks_total: int = 0
+    counters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """`blocks`: linear block numbers to run, None for all. `copies`: when asynchronous copies land, as late or
+    as early as the memory model allows. `checks`: race and bounds detection (emulator)."""
+
+    blocks: tuple[int, ...] | None = None
+    copies: Literal["late", "early"] = "late"
+    checks: bool = True
+    max_steps: int = 200_000_000
+
+
+class Loaded(Protocol):
+    """A kernel made ready for one device."""
+
+    def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal: ...
+
+
+class Device(Protocol):
+    """Where kernels run. `kind` is "cpu" or "cuda"; `arch` the architecture to compile for by default."""
+
+    @property
+    def kind(self) -> Literal["cpu", "cuda"]: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def arch(self) -> str: ...
+
+    def load(self, unit: Unit, arch: str) -> Loaded | Refusal: ...
