@@ -1,0 +1,77 @@
+"""A flat view of CUDA text: comments, literals, words, numbers, directives and marks, by byte offset.
+
+This is what is needed where a tree is too much: to look at code and never at comments or strings, and to find
+the end of a bracketed group. It works before preprocessing, so both arms of an `#if` are in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, cast
+
+LexemeKind = Literal["comment", "literal", "number", "word", "directive", "mark"]
+
+_COMMENT = rb"//(?:[^\n\\]|\\\r?\n|\\(?!\r?\n))*|/\*[\s\S]*?(?:\*/|\Z)"
+_RAW = rb'(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s"]{0,16})\([\s\S]*?(?:\)(?P=delimiter)"|\Z)'
+_STRING = rb'(?:u8|[uUL])?"(?:[^"\\\n]|\\[\s\S])*"?'
+_CHARACTER = rb"(?:u8|[uUL])?'(?:[^'\\\n]|\\[\s\S])*'?"
+# A directive runs to the end of its logical line; a block comment inside may carry it over further lines.
+_DIRECTIVE = rb"^[ \t]*\#(?:" + _COMMENT + rb'|"(?:[^"\\\n]|\\.)*"|\\\r?\n|[^\n])*'
+
+_LEXEME = re.compile(
+    rb"(?P<comment>" + _COMMENT + rb")"
+    rb"|(?P<directive>" + _DIRECTIVE + rb")"
+    rb"|(?P<literal>" + rb"|".join((_RAW, _STRING, _CHARACTER)) + rb")"
+    rb"|(?P<number>\.?\d(?:'?[\w.]|(?<=[eEpP])[+-])*)"
+    rb"|(?P<word>[A-Za-z_$][\w$]*)"
+    rb"|(?P<mark>[^\s])",
+    re.MULTILINE,
+)
+
+_PAIRS = {b"(": b")", b"[": b"]", b"{": b"}"}
+
+
+@dataclass(frozen=True)
+class Lexeme:
+    """One lexeme: its kind and half-open byte range. A mark is a single byte of punctuation."""
+
+    kind: LexemeKind
+    start: int
+    end: int
+
+
+def lexemes(data: bytes, start: int = 0) -> Iterator[Lexeme]:
+    """The lexemes of `data` from byte `start` on, in order; white space lies between them."""
+    for match in _LEXEME.finditer(data, start):
+        # The group that closes last is the outer one, never the delimiter of a raw string.
+        yield Lexeme(cast(LexemeKind, match.lastgroup), match.start(), match.end())
+
+
+def closing(data: bytes, start: int) -> int | None:
+    """The offset just past the bracket that closes the one at byte `start`; None where it is never closed.
+
+    Comments, literals and directives in between do not count. Raises ValueError when no bracket stands there.
+    """
+    opening = data[start : start + 1]
+    if opening not in _PAIRS:
+        raise ValueError(f"no bracket at byte {start}")
+    expected: list[bytes] = []
+    for lexeme in lexemes(data, start):
+        if lexeme.kind != "mark":
+            continue
+        mark = data[lexeme.start : lexeme.end]
+        if mark in _PAIRS:
+            expected.append(_PAIRS[mark])
+        elif mark in _PAIRS.values():
+            if mark != expected.pop():
+                return None
+            if not expected:
+                return lexeme.end
+    return None
+
+
+def blank(text: bytes) -> bytes:
+    """Spaces for every byte but line ends: the same length, the same lines."""
+    return re.sub(rb"[^\r\n]", b" ", text)
