@@ -100,7 +100,7 @@ def test_zoo_parses_without_an_error_and_without_loss(path: Path) -> None:
         "__global__ void __launch_bounds__((BM / TM) * (BN / TN), 2) k(const float* __restrict__ p) { }",
         "struct __align__(16) S { float x[4]; };",
         "struct alignas(alignof(float4)) S { float x[4]; };",
-        "__device__ void f() { __shared__ __align__(16) float s[3]; for (;;)\n#pragma unroll 4\n  for (;;) { } }",
+        "__device__ void f() { __shared__ __align__(16) float s[3]; for (;;)\n#pragma unroll\n for (;;) ; }",
         "#define INL __device__ __forceinline__ /* of ours */\nINL int f(int x) { return x; }",
         "__device__ void f() { extern __shared__ __align__(128) unsigned char smem[]; }",
         "void h() { k<<<dim3(1, 2), 256, 0, s>>>(p); }",

@@ -112,12 +112,9 @@ def _qualifier_macros(data: bytes, listed: list[Lexeme]) -> frozenset[bytes]:
         match = _OBJECT_MACRO.match(data, lexeme.start, lexeme.end)
         if match is None:
             continue
-        body = [
-            match.group(2)[part.start : part.end]
-            for part in lexemes(match.group(2))
-            if part.kind != "comment"
-        ]
-        if body and all(word in _FUNCTION_QUALIFIERS or word in _BARE for word in words):
+        body = match.group(2)
+        words = [body[part.start : part.end] for part in lexemes(body) if part.kind != "comment"]
+        if words and all(word in _FUNCTION_QUALIFIERS or word in _BARE for word in words):
             names.add(match.group(1))
     return frozenset(names)
 
