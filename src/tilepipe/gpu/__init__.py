@@ -1,1 +1,17 @@
-""""""
+"""Facts per architecture and the occupancy of a kernel on it."""
+
+from tilepipe.gpu.facts import ARCHS, WARP, Arch, Card, MathUnit, normalise_arch
+from tilepipe.gpu.occupancy import Occupancy, cliffs, occupancy, shared_cliffs
+
+__all__ = [
+    "ARCHS",
+    "WARP",
+    "Arch",
+    "Card",
+    "MathUnit",
+    "Occupancy",
+    "cliffs",
+    "normalise_arch",
+    "occupancy",
+    "shared_cliffs",
+]
