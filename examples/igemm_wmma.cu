@@ -1,4 +1,5 @@
-// C[M,N] = A[M,K] * B[K,N]: int8 in, int32 out, on the tensor cores through wmma. Any M, N and K.
+// C[M,N] = A[M,K] * B[K,N]: int8 in, int32 out, on the tensor cores through wmma. Any M, N and K
+// with fewer than 2**31 elements a matrix.
 // Block tile 64x64x32, four warps of 32x32 each.
 #include <cstdint>
 #include <cuda_runtime.h>
@@ -30,13 +31,17 @@ igemm_wmma(const int8_t* __restrict__ A, const int8_t* __restrict__ B, int32_t* 
             wmma::fill_fragment(acc[i][j], 0);
 
     for (int k0 = 0; k0 < K; k0 += BK) {
-        for (int i = tid; i < BM * BK; i += THREADS) {
+        #pragma unroll 4
+        for (int s = 0; s < BM * BK / THREADS; ++s) {
+            const int i = tid + s * THREADS;
             const int row = block_m + i / BK, col = k0 + i % BK;
-            smem_a[i] = (row < M && col < K) ? A[(size_t)row * K + col] : 0;
+            smem_a[i] = (row < M && col < K) ? A[row * K + col] : 0;
         }
-        for (int i = tid; i < BK * BN; i += THREADS) {
+        #pragma unroll 4
+        for (int s = 0; s < BK * BN / THREADS; ++s) {
+            const int i = tid + s * THREADS;
             const int row = k0 + i / BN, col = block_n + i % BN;
-            smem_b[i] = (row < K && col < N) ? B[(size_t)row * N + col] : 0;
+            smem_b[i] = (row < K && col < N) ? B[row * N + col] : 0;
         }
         __syncthreads();
 
