@@ -1,0 +1,36 @@
+"""What a user can ask for, as one value that every step reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilepipe.toolchain.types import CompileOptions
+
+
+@dataclass(frozen=True)
+class Options:
+    """`None` and empty mean: decide for me.
+
+    `problem`: path of the problem file (default: FILE.toml beside FILE.cu); `changed_problem` that of the
+    changed kernel of `verify`, where its launch differs. `candidate` names one candidate; `variant`, `stages`
+    and `form` narrow the choice instead. `plan`: path of a plan to replay. `sizes`: size sets of the problem
+    to run, all of them when empty.
+    """
+
+    kernel: str | None = None
+    problem: str | None = None
+    changed_problem: str | None = None
+    device: Literal["auto", "cuda", "cpu"] = "auto"
+    arch: str | None = None
+    toolchain: Literal["nvrtc", "nvcc"] = "nvrtc"
+    compile: CompileOptions = CompileOptions()
+    candidate: str | None = None
+    variant: str | None = None
+    stages: int | None = None
+    form: str | None = None
+    plan: str | None = None
+    sizes: tuple[str, ...] = ()
+    seed: int = 0
+    use_reference: bool = True
+    allow_launch_change: bool = False
