@@ -1,0 +1,102 @@
+"""A first problem file for a kernel, from what its source says: loadable, with comments where the user
+fills in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from tilepipe.problem.dtypes import c_dtype, is_float
+from tilepipe.problem.types import Parameter
+
+_COUNT = "COUNT"  # the made-up size that unknown shapes stand on
+
+
+def _strings(texts: Sequence[str]) -> str:
+    return "[" + ", ".join(json.dumps(text) for text in texts) + "]"
+
+
+def _size_names(parameters: Sequence[Parameter]) -> dict[str, str]:
+    """Integer scalar parameters by name → the size name that stands for each, in capitals where that is
+    free."""
+    names: dict[str, str] = {}
+    for parameter in parameters:
+        dtype = None if parameter.pointee is not None else c_dtype(parameter.type)
+        if dtype is not None and dtype.kind in "iu":
+            taken = {_COUNT, *names.values()}
+            choices = (parameter.name.upper(), parameter.name, f"{parameter.name}_size")
+            names[parameter.name] = next(name for name in choices if name not in taken)
+    return names
+
+
+def _argument(parameter: Parameter, names: Mapping[str, str]) -> str:
+    if parameter.pointee is None:
+        if parameter.name in names:
+            return f'{{ value = "{names[parameter.name]}" }},'
+        dtype = c_dtype(parameter.type)
+        known = dtype is not None and is_float(dtype)
+        note = "FILL IN the value" if known else f"FILL IN: `{parameter.type}` must be an arithmetic type"
+        return f'{{ value = "1.0" }},  # {note} of {parameter.name}'
+    read_only = re.search(r"\bconst\b[^*]*\*", parameter.type) is not None
+    role = "in" if read_only else "out"
+    name = parameter.name if parameter.name not in names.values() else f"{parameter.name}_"
+    override = "" if c_dtype(parameter.pointee) else ', dtype = "float32"'
+    notes = ["FILL IN the shape"]
+    if override:
+        notes.append(f"and what a `{parameter.pointee}` consists of")
+    if not read_only:
+        notes.append("(inout if the kernel also reads it)")
+    return f'{{ name = "{name}", {role} = ["{_COUNT}"]{override} }},  # {" ".join(notes)}'
+
+
+def draft_problem(
+    kernel: str,
+    parameters: Sequence[Parameter],
+    *,
+    grid: Sequence[str] = (),
+    block: Sequence[str] = (),
+    shared: str | None = None,
+    tile: Mapping[str, int] | None = None,
+    instantiate: str | None = None,
+) -> str:
+    """TOML text of a first problem file for `kernel`.
+
+    `grid`, `block` and `shared` are integer expressions over the size names where the source shows a launch;
+    `tile` is the size that drives the tile loop and what one tile takes of it. Integer parameters become
+    sizes of the same name in capitals. The text loads as it stands; `# FILL IN` marks what only the author
+    knows: shapes, values, and a reference.
+    """
+    names = _size_names(parameters)
+    sizes = [_COUNT, *names.values(), *(t for t in tile or () if t not in names.values())]
+
+    def size_set(value: int) -> str:
+        return "{ " + ", ".join(f"{name} = {value}" for name in sizes) + " }"
+
+    lines = ["schema = 1", "", f"[kernels.{kernel}]"]
+    if instantiate is not None:
+        lines.append(f"instantiate = {json.dumps(instantiate)}")
+    fill_in = "  # FILL IN the launch: integer expressions over the size names"
+    lines += [
+        f"grid   = {_strings(grid or ['1'])}" + ("" if grid else fill_in),
+        f"block  = {_strings(block or ['256'])}" + ("" if block else fill_in),
+        *([] if shared is None else [f"shared = {json.dumps(shared)}"]),
+        '# flops = "2*M*N*K"   # the work, for GFLOP/s',
+        '# bytes = "…"         # the least global traffic, for GB/s',
+        "args = [",
+        *(f"  {_argument(parameter, names)}" for parameter in parameters),
+        "]",
+        '# reference = "A.astype(np.float64) @ B.astype(np.float64)"   # NumPy over the arrays and sizes',
+        "# rtol = 1e-4",
+        "# atol = 1e-4",
+    ]
+    if tile:
+        ((name, step),) = tile.items()
+        lines.append(f"tile = {{ {name} = {step} }}")
+    lines += [
+        "",
+        f"[kernels.{kernel}.sizes]   # FILL IN: sizes that the launch and the shapes allow",
+        f"small  = {size_set(256)}",
+        f"target = {size_set(4096)}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,53 @@
+"""Drafts load as they stand, make a case, and mark what the author must fill in."""
+
+from __future__ import annotations
+
+from tilepipe.problem import ArraySpec, Case, Parameter, Problem, draft_problem, make_case, parse_problem
+
+GEMM = [
+    Parameter("A", "const float *", "float"),
+    Parameter("v", "const float4 *", "float4"),
+    Parameter("C", "float *", "float"),
+    Parameter("M", "int", None),
+    Parameter("n", "unsigned long", None),
+    Parameter("alpha", "float", None),
+    Parameter("N", "int", None),
+]
+
+
+def load(text: str) -> Problem:
+    problem = parse_problem(text, "draft.toml")
+    assert isinstance(problem, Problem), problem
+    return problem
+
+
+def test_a_bare_draft_loads_and_makes_a_case() -> None:
+    text = draft_problem("gemm", GEMM)
+    gemm = load(text).kernels["gemm"]
+    assert [a.role for a in gemm.args if isinstance(a, ArraySpec)] == ["in", "in", "out"]
+    assert gemm.args[1].dtype == "float32"  # type: ignore[union-attr]
+    case = make_case(gemm, "small", GEMM, 1)
+    assert isinstance(case, Case), case
+    # three shapes, one value, grid, block and the sizes are the author's
+    assert text.count("FILL IN") == 7
+
+
+def test_what_the_source_says_is_kept() -> None:
+    text = draft_problem(
+        "gemm",
+        GEMM,
+        grid=["cdiv(N, 64)"],
+        block=["16", "16"],
+        shared="4*M",
+        tile={"K": 8},
+        instantiate="gemm<8>",
+    )
+    gemm = load(text).kernels["gemm"]
+    assert (gemm.grid, gemm.block, gemm.shared) == (("cdiv(N, 64)",), ("16", "16"), "4*M")
+    assert gemm.tile == {"K": 8} and gemm.instantiate == "gemm<8>" and "K" in gemm.sizes["small"]
+
+
+def test_no_parameters_and_clashing_names() -> None:
+    assert load(draft_problem("k", [])).kernels["k"].args == ()
+    clash = [Parameter("N", "int *", "int"), Parameter("n", "int", None)]
+    assert isinstance(make_case(load(draft_problem("k", clash)).kernels["k"], "small", clash, 1), Case)
