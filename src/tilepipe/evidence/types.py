@@ -44,7 +44,12 @@ class Races:
 
 @dataclass(frozen=True)
 class Sass:
-    """The audit of one kernel on one architecture against its original (`*_original`)."""
+    """The audit of one kernel on one architecture against its original (`*_original`).
+
+    `codes` go with `reasons`. `window` is the least math between a load's issue and the wait for it,
+    `window_cycles` the issue cycles there (stall counts summed), both over whole iterations where the wait
+    comes iterations later.
+    """
 
     status: Status
     arch: str = ""
@@ -58,6 +63,9 @@ class Sass:
     spills: int = 0
     spills_original: int = 0
     excerpt: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    window_cycles: int | None = None
+    window_original: int | None = None
 
 
 @dataclass(frozen=True)

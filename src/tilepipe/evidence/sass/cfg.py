@@ -34,9 +34,9 @@ class Loop:
 
 @dataclass(frozen=True)
 class Graph:
-    """Blocks of a function in address order, their immediate dominators (None for the entry and for blocks that
-    cannot be reached), and the natural loops by header. `irreducible` tells that a cycle has a second entry, so
-    that `loops` does not describe it."""
+    """Blocks of a function in address order, their immediate dominators (None for the entry and for blocks
+    that cannot be reached), and the natural loops by header. `irreducible` tells that a cycle has a second
+    entry, so that `loops` does not describe it."""
 
     function: Function
     blocks: tuple[Block, ...]
@@ -88,7 +88,7 @@ def build_graph(function: Function) -> Graph:
 def _blocks(code: tuple[Instruction, ...]) -> tuple[Block, ...]:
     at = {instruction.address: index for index, instruction in enumerate(code)}
     leaders = {0}
-    for index, instruction in enumerate(code):
+    for index in range(len(code)):
         following = _next(code, at, index)
         if following != [index + 1]:
             leaders.add(index + 1)
@@ -119,7 +119,7 @@ def _next(code: tuple[Instruction, ...], at: Mapping[int, int], index: int) -> l
 
 
 def _conditional(instruction: Instruction) -> bool:
-    """By its guard, or by a predicate or mask operand before the label (`BRA.U !UP0, …`, `BRA.DIV UR4, …`)."""
+    """By its guard, or by an operand before the label (`BRA.U !UP0, …`, `BRA.DIV UR4, …`)."""
     if instruction.guard not in (None, "PT", "UPT"):
         return True
     if instruction.opcode == "BRA":
@@ -174,8 +174,8 @@ def _immediate_dominators(blocks: tuple[Block, ...], order: list[int]) -> tuple[
 
 def _natural_loop(blocks: tuple[Block, ...], header: int, latches: list[int]) -> Loop:
     predecessors: dict[int, list[int]] = {}
-    for number, block in enumerate(blocks):
-        for successor in block.successors:
+    for number, source in enumerate(blocks):
+        for successor in source.successors:
             predecessors.setdefault(successor, []).append(number)
     body = {header}
     work = list(latches)

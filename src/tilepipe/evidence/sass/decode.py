@@ -1,8 +1,8 @@
 """Text of `nvdisasm -c -hex` → instructions with their control bits.
 
-Every instruction of sm_75 … sm_121 is 128 bits wide and printed with its encoding on two lines, the low 64 bits
-first. Bits 105–125 hold what the hardware scheduler obeys: stall 105–108, yield 109, write barrier 110–112,
-read barrier 113–115 (7 means none), wait mask 116–121, reuse 122–125.
+Every instruction of sm_75 … sm_121 is 128 bits wide and printed with its encoding on two lines, the low 64
+bits first. Bits 105–125 hold what the hardware scheduler obeys: stall 105–108, yield 109, write barrier
+110–112, read barrier 113–115 (7 means none), wait mask 116–121, reuse 122–125.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Control:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction. `address` is its byte offset in the function; `opcode` the mnemonic up to its first dot,
-    `modifiers` what follows; `guard` the predicate (`P0`, `!UP1`) or None; `targets` the addresses that its
-    label operands name (several for an indexed branch)."""
+    """One instruction. `address` is its byte offset in the function; `opcode` the mnemonic up to its first
+    dot, `modifiers` what follows; `guard` the predicate (`P0`, `!UP1`) or None; `targets` the addresses that
+    its label operands name (several for an indexed branch)."""
 
     address: int
     text: str

@@ -1,7 +1,7 @@
 """Which registers an instruction writes and reads, from its printed operands.
 
-Only the first register of an operand is printed, so widths come from the opcode and its modifiers. Registers are
-named as printed: `R4`, `UR6`, `P0`, `UP1`; the constants `RZ`, `URZ`, `PT`, `UPT` are left out.
+Only the first register of an operand is printed, so widths come from the opcode and its modifiers. Registers
+are named as printed: `R4`, `UR6`, `P0`, `UP1`; the constants `RZ`, `URZ`, `PT`, `UPT` are left out.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from tilepipe.evidence.sass.decode import Instruction
 _REGISTER = re.compile(r"\b(UR|R)(\d+)((?:\.\w+)*)")
 _PREDICATE = re.compile(r"\b(U?P\d+)\b")
 _PREDICATE_RESULT = re.compile(r"^U?P(?:T|\d+)$")
-_NO_RESULT = frozenset(
-    "ST STS STG STL STSM RED BAR BRA BRX JMP EXIT RET NOP DEPBAR LDGDEPBAR LDGSTS MEMBAR CCTL BSSY BSYNC BREAK "
-    "WARPSYNC ERRBAR SYNCS UBLKCP ARRIVES ACQBULK BPT CALL KILL NANOSLEEP YIELD FENCE PREEXIT".split()
-)
-_LOADS = frozenset("LDG LDS LDL LD LDC LDCU ULDC LDSM".split())
-_STORES = frozenset("ST STS STG STL".split())
-_DOUBLES = frozenset("DFMA DADD DMUL FFMA2 FADD2 FMUL2".split())
+_NO_RESULT = frozenset((
+    "ST", "STS", "STG", "STL", "STSM", "RED", "BAR", "BRA", "BRX", "JMP", "EXIT", "RET", "NOP",
+    "DEPBAR", "LDGDEPBAR", "LDGSTS", "MEMBAR", "CCTL", "BSSY", "BSYNC", "BREAK", "WARPSYNC",
+    "ERRBAR", "SYNCS", "UBLKCP", "ARRIVES", "ACQBULK", "BPT", "CALL", "KILL", "NANOSLEEP", "YIELD",
+    "FENCE", "PREEXIT",
+))  # fmt: skip
+_LOADS = frozenset({"LDG", "LDS", "LDL", "LD", "LDC", "LDCU", "ULDC", "LDSM"})
+_STORES = frozenset({"ST", "STS", "STG", "STL"})
+_DOUBLES = frozenset({"DFMA", "DADD", "DMUL", "FFMA2", "FADD2", "FMUL2"})
 
 
 def access_bytes(instruction: Instruction) -> int:

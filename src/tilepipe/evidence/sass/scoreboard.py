@@ -1,7 +1,7 @@
 """Where the hardware waits for a load or an asynchronous copy, along a trace.
 
-A load (LDG) is waited for by the first instruction whose wait mask names its scoreboard. A load without one is
-covered by that of a later load of its kind, since loads of one kind return in order. Asynchronous copies
+A load (LDG) is waited for by the first instruction whose wait mask names its scoreboard. A load without one
+is covered by that of a later load of its kind, since loads of one kind return in order. Asynchronous copies
 (LDGSTS) are closed into groups by LDGDEPBAR; `DEPBAR.LE SB0, n` waits until at most the n newest groups are
 pending.
 """

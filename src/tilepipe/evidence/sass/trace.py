@@ -1,8 +1,8 @@
 """One iteration of a loop as a straight sequence of instructions, and the data flow along it.
 
-A loop body has guards, alternatives and inner loops. The trace through a block is the longest path of the body
-that passes it, each inner loop taken once: every guard is taken, and of two alternatives the longer one. What
-an inner loop contributes is weighted by its trip count.
+A loop body has guards, alternatives and inner loops. The trace through a block is the longest path of the
+body that passes it, each inner loop taken once: every guard is taken, and of two alternatives the longer one.
+What an inner loop contributes is weighted by its trip count.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from tilepipe.evidence.sass.cfg import Graph, Loop
 from tilepipe.evidence.sass.decode import Instruction
 from tilepipe.evidence.sass.registers import reads, store_data, writes
 
-LOADS = frozenset("LDG LDS LDSM LDL LD LDC LDCU ULDC ATOM ATOMG ATOMS".split())
+LOADS = frozenset({"LDG", "LDS", "LDSM", "LDL", "LD", "LDC", "LDCU", "ULDC", "ATOM", "ATOMG", "ATOMS"})
 SHARED_LOADS = frozenset(("LDS", "LDSM"))
 DATA_LOADS = frozenset(("LDG", "LD", "LDL")) | SHARED_LOADS
-_TENSOR = frozenset("HMMA IMMA DMMA BMMA QMMA OMMA".split())
-_FLOAT = frozenset("FFMA FMUL FADD DFMA DMUL DADD HFMA2 HMUL2 HADD2 MUFU IDP".split()) | _TENSOR
+_TENSOR = frozenset({"HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA"})
+_FLOAT = (
+    frozenset({"FFMA", "FMUL", "FADD", "DFMA", "DMUL", "DADD", "HFMA2", "HMUL2", "HADD2", "MUFU", "IDP"})
+    | _TENSOR
+)
 _PACKED = frozenset(("FFMA2", "FMUL2", "FADD2"))  # two single-precision operations
-_MOVES = frozenset("MOV UMOV SEL STS STG STL SHFL PRMT R2UR LDGSTS BAR BRA NOP".split()) | LOADS
+_MOVES = (
+    frozenset(
+        {"MOV", "UMOV", "SEL", "STS", "STG", "STL", "SHFL", "PRMT", "R2UR", "LDGSTS", "BAR", "BRA", "NOP"}
+    )
+    | LOADS
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,9 @@ def _forward_edges(graph: Graph, loop: Loop) -> dict[int, set[int]]:
     """Edges of the body without back edges; the latch of an inner loop leads to that loop's exits, so that a
     path through a loop which is left at its top still passes its body."""
     edges = {
-        block: {s for s in graph.blocks[block].successors if s in loop.blocks and not graph.dominates(s, block)}
+        block: {
+            s for s in graph.blocks[block].successors if s in loop.blocks and not graph.dominates(s, block)
+        }
         for block in loop.blocks
     }
     for inner in graph.loops.values():
@@ -171,24 +181,35 @@ def reaches_shared_store(trace: Trace, index: int) -> bool:
     return False
 
 
-def math_marks(trace: Trace) -> tuple[list[int], bool]:
-    """Math operations of each step, and whether they are floating-point, tensor or dot-product operations.
+@dataclass(frozen=True)
+class Math:
+    """Math operations of each step of a trace. `all` are the floating-point, tensor and dot-product
+    operations on loaded data (which leaves out constants moved through the floating-point pipe and address
+    arithmetic). `work` is what a tile's compute is measured by: its tensor operations if it has any, else its
+    operations on data from shared memory, else all integer arithmetic on such data, which locates the work
+    but does not count it (`counted` is then false), since it shares its opcodes with addresses."""
 
-    Only what works on loaded data counts, which leaves out constants moved through the floating-point pipe and
-    address arithmetic. Where there is no such operation, all integer arithmetic on data from shared memory
-    stands in for it: good for telling where the work is, not for counting it.
-    """
-    marks = [
-        _operations(step.instruction) if loaded else 0
-        for step, loaded in zip(trace.steps, derived(trace, DATA_LOADS), strict=True)
+    all: list[int]
+    work: list[int]
+    counted: bool
+
+
+def find_math(trace: Trace) -> Math:
+    """The math of a trace."""
+    code = [step.instruction for step in trace.steps]
+    on_loaded = derived(trace, DATA_LOADS)
+    on_shared = derived(trace, SHARED_LOADS | {"LDL"})
+    everything = [_operations(i) if used else 0 for i, used in zip(code, on_loaded, strict=True)]
+    tensor = [int(i.opcode in _TENSOR) for i in code]
+    shared = [n if used else 0 for n, used in zip(everything, on_shared, strict=True)]
+    for work in (tensor, shared):
+        if any(work):
+            return Math(everything, work, True)
+    integer = [
+        int(used and i.opcode not in _MOVES and "MOV" not in i.modifiers)
+        for i, used in zip(code, on_shared, strict=True)
     ]
-    if any(marks):
-        return marks, True
-    shared = derived(trace, SHARED_LOADS | {"LDL"})
-    return [
-        int(used and step.instruction.opcode not in _MOVES and "MOV" not in step.instruction.modifiers)
-        for step, used in zip(trace.steps, shared, strict=True)
-    ], False
+    return Math(everything, integer, False)
 
 
 def _operations(instruction: Instruction) -> int:

@@ -33,7 +33,9 @@ def trip_count(graph: Graph, loop: Loop) -> int | None:
     if len(exits) != 1:
         return None
     leaving = exits[0]
-    every_time = sorted((b for b in loop.blocks if graph.dominates(b, leaving)), key=lambda b: _depth(graph, b))
+    every_time = sorted(
+        (b for b in loop.blocks if graph.dominates(b, leaving)), key=lambda b: _depth(graph, b)
+    )
     if any(graph.nest(block)[0].header != loop.header for block in every_time):
         return None
     body = [instruction for block in every_time for instruction in graph.code(block)]
@@ -81,14 +83,14 @@ def _stay_condition(graph: Graph, loop: Loop, leaving: int) -> tuple[str, bool] 
 def _on_entry(graph: Graph, loop: Loop, register: str, depth: int = 0) -> int | None:
     """The constant that the register holds whenever the loop is entered from outside."""
     outside = [
-        b for b in range(len(graph.blocks)) if b not in loop.blocks and loop.header in graph.blocks[b].successors
+        b
+        for b in range(len(graph.blocks))
+        if b not in loop.blocks and loop.header in graph.blocks[b].successors
     ]
     return _reaching(graph, outside, register, loop.blocks, depth)
 
 
-def _reaching(
-    graph: Graph, ends: list[int], register: str, barred: frozenset[int], depth: int
-) -> int | None:
+def _reaching(graph: Graph, ends: list[int], register: str, barred: frozenset[int], depth: int) -> int | None:
     """The one constant that all definitions of the register before the ends of the blocks agree on."""
     values: set[int | None] = set()
     seen = set(ends)
@@ -113,7 +115,7 @@ _ABSENT = object()
 def _last_value(
     graph: Graph, block: int, register: str, barred: frozenset[int], depth: int
 ) -> object | int | None:
-    """What the block leaves in the register: a constant, None (unknown), or `_ABSENT` where it sets nothing."""
+    """What the block leaves in the register: a constant, None (unknown), `_ABSENT` where it sets nothing."""
     code = graph.code(block)
     for place in range(len(code) - 1, -1, -1):
         instruction = code[place]
@@ -162,7 +164,7 @@ def _evaluate(instruction: Instruction, state: _State) -> int | None:
     operands = [o for o in instruction.operands[1:] if o not in ("PT", "UPT")]
     if opcode == "CS2R":
         return 0 if instruction.operands[1:] == ("SRZ",) else None
-    if opcode in _MOVES and not modifiers or (opcode == "MOV" and modifiers == ("U32",)):
+    if (opcode in _MOVES and not modifiers) or (opcode == "MOV" and modifiers == ("U32",)):
         return _value(operands[0], state)
     if opcode in _ADDS and not modifiers and not any("P" in o for o in operands):
         return _sum(operands, state)

@@ -1,0 +1,267 @@
+"""The SASS audit: does the compiled main loop really overlap its loads with the math?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tilepipe.diagnostics import Diagnostic
+from tilepipe.evidence.sass.cfg import Graph, Loop, build_graph
+from tilepipe.evidence.sass.decode import Function, decode
+from tilepipe.evidence.sass.excerpt import excerpt
+from tilepipe.evidence.sass.measure import LoadFacts, LoopFacts, main_loops, measure
+from tilepipe.evidence.types import Sass, Status
+
+NOT_OVERLAPPED = "TP420"
+BARRIER_BETWEEN = "TP421"
+NOT_WAITED = "TP422"
+NOT_PUBLISHED = "TP423"
+MATH_DIFFERS = "TP424"
+SPILLS = "TP425"
+TRAP = "TP426"
+NO_ASYNC = "TP427"
+NO_LOOP = "TP430"
+AMBIGUOUS = "TP431"
+NO_ENCODING = "TP432"
+
+_MANY_TRIPS = 64  # the other extreme for inner loops whose trips are unknown
+_LOCAL = frozenset(("STL", "LDL"))
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the rewriter knows about the loop that it emitted.
+
+    `asynchronous`: the copies are cp.async (else they pass through registers; a mixed form has both).
+    `barriers`: block barriers that a tile of the emitted loop passes, those of the author's compute included,
+    `barriers_original` the same of the original, `author_barriers` how many of them stand inside compute.
+    `fallback`: the author's loop stands beside the pipelined one, behind a dispatch. `math_per_tile` and
+    `math_per_tile_original` are counts per thread and tile from the emulator, where there are any; they
+    replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
+    before that stage is read, `stages` - 1 tiles later.
+    """
+
+    asynchronous: bool
+    barriers: int = 1
+    barriers_original: int = 2
+    author_barriers: int = 0
+    fallback: bool = False
+    math_per_tile: float | None = None
+    math_per_tile_original: float | None = None
+    stages: int | None = None
+
+
+@dataclass(frozen=True)
+class _Finding:
+    code: str
+    status: Literal["failed", "unknown"]
+    message: str
+
+
+def audit(
+    pipelined_sass: str, original_sass: str, arch: str, symbols: tuple[str, str], expectation: Expectation
+) -> Sass:
+    """Audits a pipelined kernel against its original.
+
+    Both texts come from `nvdisasm -c -hex` for the same `arch`; `symbols` are the (mangled) names of the
+    pipelined kernel and of the original. The verdict is unknown, with the reason, where the text does not
+    decide; `codes` and `reasons` of the result go together.
+    """
+    functions = []
+    for text, symbol, which in zip(
+        (pipelined_sass, original_sass), symbols, ("pipelined", "original"), strict=True
+    ):
+        function = decode(text).get(symbol)
+        if function is None or not function.instructions:
+            return _undecided(arch, f"the listing holds no encoded instructions of the {which} `{symbol}`")
+        functions.append(function)
+    pipelined, original = functions
+    graph = build_graph(pipelined)
+    facts, findings = _main_loop(graph, expectation)
+    before = _original_loops(build_graph(original), expectation)
+    math = expectation.math_per_tile or (facts.math_per_tile if facts else None)
+    math_before = expectation.math_per_tile_original or _agreed(loop.math_per_tile for loop in before)
+    findings += _math(math, math_before, expectation)
+    findings += _added_code(pipelined, original)
+    loads = facts.loads if facts else ()
+    return Sass(
+        status=_status(findings),
+        arch=arch,
+        reasons=tuple(finding.message for finding in findings),
+        codes=tuple(finding.code for finding in findings),
+        math_per_tile=math,
+        math_per_tile_original=math_before,
+        loads=len(loads),
+        copy_bytes=tuple(sorted({load.bytes for load in loads})),
+        window=min((load.window for load in loads), default=None),
+        window_cycles=min((load.cycles for load in loads), default=None),
+        window_original=min((load.window for loop in before for load in loop.loads), default=None),
+        barriers_between=max((_barriers_between(load, expectation) for load in loads), default=0),
+        spills=_count(pipelined, _LOCAL),
+        spills_original=_count(original, _LOCAL),
+        excerpt=excerpt(facts) if facts else (),
+    )
+
+
+def diagnostics(sass: Sass) -> tuple[Diagnostic, ...]:
+    """The audit's findings as warnings: an exact and faster kernel may still fail its audit."""
+    return tuple(
+        Diagnostic(code, "warning", f"{sass.arch}: {reason}")
+        for code, reason in zip(sass.codes, sass.reasons, strict=True)
+    )
+
+
+def _undecided(arch: str, reason: str) -> Sass:
+    return Sass(status="unknown", arch=arch, reasons=(reason,), codes=(NO_ENCODING,))
+
+
+def _status(findings: list[_Finding]) -> Status:
+    found = {finding.status for finding in findings}
+    return "failed" if "failed" in found else "unknown" if found else "passed"
+
+
+def _main_loop(graph: Graph, expected: Expectation) -> tuple[LoopFacts | None, list[_Finding]]:
+    """The pipelined loop with the findings about it; of several, the one that decides."""
+    if graph.irreducible:
+        return None, [
+            _Finding(NO_LOOP, "unknown", "the control flow is irreducible, so its loops are unknown")
+        ]
+    candidates = main_loops(graph)
+    if not candidates:
+        message = "no loop fills shared memory from global memory behind barriers (perhaps unrolled away)"
+        return None, [_Finding(NO_LOOP, "unknown", message)]
+    if expected.asynchronous:
+        candidates = [loop for loop in candidates if _has(graph, loop, "LDGSTS")]
+        if not candidates:
+            message = "the main loop holds no asynchronous copy (LDGSTS)"
+            return None, [_Finding(NO_ASYNC, "failed", message)]
+    judged = [_judge(graph, loop, expected) for loop in candidates]
+    judged.sort(key=lambda pair: -pair[0].math)
+    passed = [pair for pair in judged if not pair[1]]
+    if len(passed) == len(judged) or (passed and expected.fallback):
+        return passed[0]
+    if passed:
+        where = ", ".join(f"0x{_address(graph, facts.loop):04x}" for facts, _ in judged)
+        message = (
+            f"{len(judged)} loops ({where}) could be the main loop, and only {len(passed)} of them overlap"
+        )
+        return passed[0][0], [_Finding(AMBIGUOUS, "unknown", message)]
+    return judged[0]
+
+
+def _judge(graph: Graph, loop: Loop, expected: Expectation) -> tuple[LoopFacts, list[_Finding]]:
+    facts = measure(graph, loop, expected.barriers)
+    findings = _judge_loads(facts, expected)
+    if not facts.certain:
+        other = _judge_loads(measure(graph, loop, expected.barriers, _MANY_TRIPS), expected)
+        if _status(other) != _status(findings):
+            message = "the verdict depends on the trip count of an inner loop, which is not a constant"
+            return facts, [_Finding(AMBIGUOUS, "unknown", message)]
+    if findings and facts.tiles is None:
+        message = (
+            f"{facts.barriers} barriers an iteration at {expected.barriers} a tile do not tell how often "
+            "the tile loop is unrolled"
+        )
+        return facts, [_Finding(AMBIGUOUS, "unknown", message)]
+    return facts, findings
+
+
+def _judge_loads(facts: LoopFacts, expected: Expectation) -> list[_Finding]:
+    if not facts.loads:
+        return [_Finding(NO_LOOP, "unknown", "no load of the main loop is seen to end in shared memory")]
+    if not any(load.tile_work for load in facts.loads):
+        return [_Finding(AMBIGUOUS, "unknown", "no math on data from shared memory is seen in the main loop")]
+    worst: dict[str, _Finding] = {}  # one finding a kind, for the first load that has it
+    for load in facts.loads:
+        for finding in _judge_load(load, expected):
+            worst.setdefault(finding.code, finding)
+    return list(worst.values())
+
+
+def _judge_load(load: LoadFacts, expected: Expectation) -> list[_Finding]:
+    name = f"{load.instruction.opcode} at 0x{load.instruction.address:04x}"
+    if load.wait is None:
+        if load.asynchronous:
+            return [_Finding(NOT_WAITED, "failed", f"{name} is not waited for by any DEPBAR of the loop")]
+        return [_Finding(NOT_WAITED, "unknown", f"no wait for {name} is seen")]
+    found = []
+    deepest = None if expected.stages is None else (expected.stages - 2) * expected.barriers
+    if (
+        load.asynchronous
+        and deepest is not None
+        and load.barriers_crossed > deepest + expected.author_barriers
+    ):
+        message = (
+            f"{name} is waited for {load.barriers_crossed} barriers later, when its stage of a ring of "
+            f"{expected.stages} has already been read"
+        )
+        found.append(_Finding(NOT_WAITED, "failed", message))
+    half = load.tile_work / 2
+    if load.window < half:
+        message = (
+            f"{name} is waited for at 0x{load.wait.address:04x} after {load.window:g} math instructions of "
+            f"{load.tile_work:g} a tile, less than half"
+        )
+        found.append(_Finding(NOT_OVERLAPPED, "failed", message))
+    elif between := _barriers_between(load, expected):
+        message = f"{between} block barrier(s) stand between {name} and the math that should hide it"
+        found.append(_Finding(BARRIER_BETWEEN, "failed", message))
+    if load.work_before_barrier >= half and load.window >= half:
+        message = f"no block barrier stands between the wait for {name} and the math of the next tile"
+        found.append(_Finding(NOT_PUBLISHED, "failed", message))
+    return found
+
+
+def _barriers_between(load: LoadFacts, expected: Expectation) -> int:
+    """Barriers of ours between the issue and the math: the author's own inside compute do not count."""
+    return max(0, load.barriers_before_work - expected.author_barriers)
+
+
+def _original_loops(graph: Graph, expected: Expectation) -> list[LoopFacts]:
+    if graph.irreducible:
+        return []
+    return [measure(graph, loop, expected.barriers_original) for loop in main_loops(graph)]
+
+
+def _agreed(values: Iterable[float | None]) -> float | None:
+    """The value that all share, None where they differ or one is unknown."""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _math(math: float | None, before: float | None, expected: Expectation) -> list[_Finding]:
+    if math is None or before is None or math == before:
+        return []
+    measured = expected.math_per_tile is not None and expected.math_per_tile_original is not None
+    how = "executed" if measured else "in the text, by barriers and trip counts,"
+    message = f"{math:g} math instructions a tile {how} against {before:g} of the original"
+    return [_Finding(MATH_DIFFERS, "failed", message)]
+
+
+def _added_code(pipelined: Function, original: Function) -> list[_Finding]:
+    found = []
+    spills = _count(pipelined, _LOCAL) - _count(original, _LOCAL)
+    if spills > 0:
+        message = f"{spills} accesses to local memory (STL, LDL) more than the original: spilled registers"
+        found.append(_Finding(SPILLS, "failed", message))
+    if _traps(pipelined) > _traps(original):
+        message = "a trap (BPT.TRAP) that the original does not have: the compiler gave up on an operation"
+        found.append(_Finding(TRAP, "failed", message))
+    return found
+
+
+def _count(function: Function, opcodes: frozenset[str]) -> int:
+    return sum(i.opcode in opcodes and not i.never_runs for i in function.instructions)
+
+
+def _traps(function: Function) -> int:
+    return sum(i.opcode == "BPT" and "TRAP" in i.modifiers for i in function.instructions)
+
+
+def _has(graph: Graph, loop: Loop, opcode: str) -> bool:
+    return any(i.opcode == opcode for block in loop.blocks for i in graph.code(block))
+
+
+def _address(graph: Graph, loop: Loop) -> int:
+    return graph.code(loop.header)[0].address

@@ -1,0 +1,188 @@
+"""The main loop of a kernel and what overlaps what in it, as numbers; the verdict is `audit`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilepipe.evidence.sass.cfg import Graph, Loop
+from tilepipe.evidence.sass.decode import Instruction
+from tilepipe.evidence.sass.registers import access_bytes
+from tilepipe.evidence.sass.scoreboard import Wait, wait_for
+from tilepipe.evidence.sass.trace import (
+    SHARED_LOADS,
+    Trace,
+    find_math,
+    reaches_shared_store,
+    trace_through,
+)
+from tilepipe.evidence.sass.trips import trip_count
+
+
+@dataclass(frozen=True)
+class LoadFacts:
+    """One global load or asynchronous copy of the main loop.
+
+    `window` is the work (`trace.Math`) between issue and wait, `cycles` the issue cycles there (the sum of
+    the stall counts), both over whole iterations where the wait comes in a later one, and
+    `barriers_crossed` the block barriers there; `barriers_before_work` counts those before half of a tile's
+    work has been issued, `work_before_barrier` the work between the wait and the block barrier after it.
+    `wait` is None where the loop has none.
+    """
+
+    instruction: Instruction
+    asynchronous: bool
+    bytes: int
+    wait: Instruction | None
+    iterations: int
+    window: int
+    cycles: int
+    barriers_crossed: int
+    barriers_before_work: int
+    work_before_barrier: int
+    tile_work: float
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """The main loop: `tiles` per iteration as unrolled (None where the barriers do not tell), `math` per
+    iteration, `counted` whether that is floating-point, tensor or dot-product math (else the text does not
+    count it), `certain` whether all its weights are constants, `barriers` per iteration, and its loads."""
+
+    loop: Loop
+    trace: Trace
+    tiles: int | None
+    math: int
+    counted: bool
+    barriers: int
+    certain: bool
+    loads: tuple[LoadFacts, ...]
+
+    @property
+    def math_per_tile(self) -> float | None:
+        """Math of one tile, None where a static count does not tell."""
+        return self.math / self.tiles if self.counted and self.certain and self.tiles and self.math else None
+
+
+def main_loops(graph: Graph) -> list[Loop]:
+    """The innermost loops that fill shared memory from global memory behind block barriers and read it."""
+
+    def fills_and_reads(loop: Loop) -> bool:
+        code = [i for block in loop.blocks for i in graph.code(block) if not i.never_runs]
+        has = {i.opcode for i in code}
+        filled = "LDGSTS" in has or ("STS" in has and bool({"LDG", "LD"} & has))
+        return any(i.is_barrier for i in code) and filled and bool(SHARED_LOADS & has)
+
+    found = [loop for loop in graph.loops.values() if fills_and_reads(loop)]
+    inner = [loop for loop in found if not any(other.blocks < loop.blocks for other in found)]
+    return sorted(inner, key=lambda loop: loop.header)
+
+
+def measure(graph: Graph, loop: Loop, barriers_per_tile: int, assumed_trips: int = 1) -> LoopFacts:
+    """Facts of a main loop in which every tile passes `barriers_per_tile` block barriers.
+
+    Inner loops without a constant trip count are taken to run `assumed_trips` times.
+    """
+    trips = {h: trip_count(graph, inner) for h, inner in graph.loops.items() if inner.blocks < loop.blocks}
+    trace = trace_through(graph, loop, trips, assumed=assumed_trips)
+    math = find_math(trace)
+    barriers = [k for k, step in enumerate(trace.steps) if step.instruction.is_barrier]
+    passed = sum(trace.weight(k) for k in barriers)
+    tiles = passed // barriers_per_tile if passed and passed % barriers_per_tile == 0 else None
+    certain = trace.is_certain([*barriers, *(k for k, mark in enumerate(math.all) if mark)])
+    return LoopFacts(
+        loop=loop,
+        trace=trace,
+        tiles=tiles,
+        math=_total(trace, math.all),
+        counted=math.counted,
+        barriers=passed,
+        certain=certain,
+        loads=_loads(graph, loop, trips, tiles or 1, assumed_trips),
+    )
+
+
+def _total(trace: Trace, marks: list[int]) -> int:
+    return sum(mark * trace.weight(index) for index, mark in enumerate(marks))
+
+
+def _loads(
+    graph: Graph, loop: Loop, trips: Mapping[int, int | None], tiles: int, assumed: int
+) -> tuple[LoadFacts, ...]:
+    """The asynchronous copies, and the loads whose values go to shared memory, each on a trace through it."""
+    found = []
+    for block in sorted(loop.blocks):
+        wanted = [i for i in graph.code(block) if i.opcode in ("LDG", "LD", "LDGSTS") and not i.never_runs]
+        if not wanted:
+            continue
+        trace = trace_through(graph, loop, trips, block, assumed)
+        marks = find_math(trace).work
+        tile_work = _total(trace, marks) / tiles
+        for instruction in wanted:
+            issue = trace.find(instruction)
+            if issue is None:
+                continue
+            if instruction.opcode == "LDGSTS" or reaches_shared_store(trace, issue):
+                found.append(_load(trace, marks, issue, tile_work))
+    return tuple(found)
+
+
+def _load(trace: Trace, marks: list[int], issue: int, tile_work: float) -> LoadFacts:
+    instruction = trace.steps[issue].instruction
+    scope, offset = _scope(trace, issue)
+    scoped_marks = marks[offset : offset + len(scope.steps)]
+    wait = wait_for(scope, issue - offset)
+    window = cycles = crossed = before = 0
+    if wait is not None:
+        for place, turn in scope.cycle(wait.issue, wait.round + 1):
+            step = scope.steps[place].instruction
+            if (place, turn) == (wait.step, wait.round):
+                break
+            weight = scope.weight(place, wait.issue if turn == 0 else None)
+            if step.is_barrier:
+                crossed += weight
+                before += weight if window < tile_work / 2 else 0
+            window += scoped_marks[place] * weight
+            cycles += step.control.stall * weight
+    return LoadFacts(
+        instruction=instruction,
+        asynchronous=instruction.opcode == "LDGSTS",
+        bytes=access_bytes(instruction),
+        wait=None if wait is None else scope.steps[wait.step].instruction,
+        iterations=0 if wait is None else wait.round,
+        window=window,
+        cycles=cycles,
+        barriers_crossed=crossed,
+        barriers_before_work=before,
+        work_before_barrier=0 if wait is None else _work_before_barrier(scope, scoped_marks, wait),
+        tile_work=tile_work,
+    )
+
+
+def _scope(trace: Trace, issue: int) -> tuple[Trace, int]:
+    """The part of the trace in which a load is waited for: the innermost loop around it that holds a wait (an
+    inner copy loop waits for its own loads, an iteration later perhaps), else the whole."""
+    for header in trace.steps[issue].inner:
+        inside = [k for k, step in enumerate(trace.steps) if header in step.inner]
+        outer = trace.steps[inside[0]].inner
+        outer = outer[outer.index(header) :]
+        steps = tuple(
+            type(step)(step.instruction, tuple(h for h in step.inner if h not in outer))
+            for step in trace.steps[inside[0] : inside[-1] + 1]
+        )
+        part = Trace(steps, trace.trips, trace.assumed)
+        if wait_for(part, issue - inside[0]) is not None:
+            return part, inside[0]
+    return trace, 0
+
+
+def _work_before_barrier(trace: Trace, marks: list[int], wait: Wait) -> int:
+    """Math from the wait to the next block barrier; all of the math where none follows."""
+    math = 0
+    if trace.steps[wait.step].instruction.is_barrier:
+        return 0
+    for place, _ in trace.cycle(wait.step, 1):
+        if trace.steps[place].instruction.is_barrier:
+            return math
+        math += marks[place] * trace.weight(place)
+    return math
