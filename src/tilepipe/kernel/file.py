@@ -1,0 +1,144 @@
+"""The kernels and helper functions of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from tilepipe.kernel.analysis import Analyzer, Function
+from tilepipe.kernel.macros import Macro, file_macros
+from tilepipe.kernel.statements import Builder, Statement
+from tilepipe.kernel.symbols import Symbol, declarators, declared
+from tilepipe.source import SourceFile, Span
+from tilepipe.source.parse import Tree, parse, span
+
+_CONTAINERS = frozenset({"translation_unit", "namespace_definition", "declaration_list", "linkage_specification"})
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A `__global__` function of the file: where it stands and what it is called."""
+
+    name: str
+    span: Span  # the definition with its template header
+    body: Span
+    parameters: tuple[str, ...]
+    template: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A kernel's statements with their effects, and its parameters as symbols."""
+
+    kernel: KernelText
+    body: Statement
+    parameters: tuple[Symbol, ...]
+    macros: dict[str, Macro]
+
+
+class CudaFile:
+    """A parsed file: its kernels, its helpers, its macros."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.tree: Tree = parse(source)
+        self.macros = file_macros(self.tree.root)
+        self.functions: dict[str, Function] = {}
+        self._nodes: dict[str, Node] = {}
+        self.kernels: list[KernelText] = []
+        for definition, outer in _definitions(self.tree.root):
+            self._add(definition, outer)
+
+    def _add(self, node: Node, outer: Node) -> None:
+        function = _function(node, outer)
+        if function is None:
+            return
+        head = Span(node.start_byte, function.body.start_byte)
+        words = self.source.slice(head).split()
+        if any(word.startswith("__global__") for word in words) or "__global__" in self.source.slice(head):
+            names = tuple(d.name for p in function.parameters for d in declarators(p)[:1])
+            self.kernels.append(
+                KernelText(function.name, span(outer), span(function.body), names, function.template)
+            )
+            self._nodes[function.name] = node
+        else:
+            self.functions.setdefault(function.name, function)
+
+    def analyse(self, kernel: KernelText) -> Analysed:
+        """The statements of one kernel with their effects; pointers are followed to a fixed point first."""
+        node = self._nodes[kernel.name]
+        analyzer = Analyzer(self.source, self.macros, self.functions)
+        for name in _file_arrays(self.tree.root, self.source):
+            analyzer.scopes[0][name.name] = name
+        function = _function(node, node)
+        if function is None:
+            raise ValueError(f"{kernel.name} is not a function")
+        before = -1
+        while sum(map(len, analyzer.points.values())) != before:
+            before = sum(map(len, analyzer.points.values()))
+            body, parameters = self._pass(analyzer, function)
+        return Analysed(kernel, body, parameters, self.macros)
+
+    def _pass(self, analyzer: Analyzer, function: Function) -> tuple[Statement, tuple[Symbol, ...]]:
+        text = self.source.slice(span(function.body))
+        with analyzer.scope():
+            parameters = []
+            for parameter in function.parameters:
+                for symbol, _ in declared(parameter, self.source.slice(span(parameter)), (), "param"):
+                    analyzer.declare(symbol)
+                    parameters.append(symbol)
+                    if symbol.pointer or f"{symbol.name}." in text:
+                        analyzer.points[symbol].add(symbol)
+            return Builder(analyzer).build(function.body), tuple(parameters)
+
+
+def _definitions(root: Node) -> Iterator[tuple[Node, Node]]:
+    """Function definitions with the outermost node that belongs to them (their template header)."""
+    stack: list[tuple[Node, Node | None]] = [(root, None)]
+    while stack:
+        node, outer = stack.pop()
+        if node.type == "function_definition":
+            yield node, outer if outer is not None else node
+        elif node.type == "template_declaration":
+            stack.extend((c, node) for c in reversed(node.named_children))
+        elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
+            stack.extend((c, None) for c in reversed(node.named_children))
+
+
+def _function(node: Node, outer: Node) -> Function | None:
+    declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator") or next(
+            (c for c in declarator.named_children if c.type == "function_declarator"), None
+        )
+    if declarator is None or body is None:
+        return None
+    name, listed = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("parameters")
+    if name is None or name.text is None or listed is None:
+        return None
+    parameters = tuple(
+        p for p in listed.named_children if p.type in ("parameter_declaration", "optional_parameter_declaration")
+    )
+    return Function(name.text.decode(), node, parameters, body, _template_parameters(outer))
+
+
+def _template_parameters(outer: Node) -> tuple[str, ...]:
+    if outer.type != "template_declaration":
+        return ()
+    listed = outer.child_by_field_name("parameters")
+    return tuple(p.text.decode() for p in listed.named_children if p.text) if listed is not None else ()
+
+
+def _file_arrays(root: Node, source: SourceFile) -> Iterator[Symbol]:
+    """`__constant__` and `__device__` variables at file scope: memory that a kernel may read."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "declaration":
+            text = source.slice(span(node))
+            if "__constant__" in text or "__device__" in text:
+                yield from (s for s, _ in declared(node, text, (), "file") if s.kind == "file" and s.rank)
+        elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
+            stack.extend(node.named_children)

@@ -1,0 +1,117 @@
+"""Splits a tile loop into the loader, which runs ahead, and the consumer, which computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilepipe.kernel.effects import Effects
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import TileLoop, header_effects
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Who runs which statement.
+
+    `loader` holds the statements that fill the staged buffers and everything they need, pointer bumps
+    included. `moved` are those that the consumer no longer needs. `advance` is the part of the loader that
+    moves on to the next tile (it must run after the tile's stores). `state` are variables that live across
+    iterations and that the loader changes; those in `copied` are needed by the consumer too, so the loader
+    works on a copy. `carried` are all variables that change from tile to tile.
+    """
+
+    loader: frozenset[Item]
+    moved: frozenset[Item]
+    state: frozenset[Symbol]
+    copied: frozenset[Symbol]
+    carried: frozenset[Symbol]
+    varying: frozenset[Symbol]
+
+
+def split(tile: TileLoop, after: Effects) -> Split:
+    """Divide the loop's statements; `after` is what the kernel does outside the loop, later in time."""
+    roots = [s.item for s in tile.stores if s.buffer in tile.staged and s.kind in ("load", "constant")]
+    carried = _carried(tile)
+    header = header_effects(tile.loop)
+    loader = _closed(tile, roots, header)
+    state = frozenset(s for s in carried if _defined_by(s, loader, tile))
+    moved = _movable(tile, loader, {r for r in roots}, after, header)
+    kept = [i for i in tile.flow.items if i not in moved]
+    consumer = frozenset().union(*(i.own.uses | i.own.defs for i in kept)) | header.uses | header.defs | after.uses
+    return Split(loader, moved, state, state & consumer, carried, _varying(tile, carried))
+
+
+def _carried(tile: TileLoop) -> frozenset[Symbol]:
+    """Variables declared outside the loop body that an iteration changes, the loop's counters included."""
+    inside = {s for i in tile.flow.items for s in i.statement.declares}
+    changed = {s for i in tile.flow.items for s in i.own.defs} | tile.loop.update_effects.defs
+    changed |= tile.loop.condition_effects.defs
+    return frozenset(s for s in changed if s not in inside)
+
+
+def _closed(tile: TileLoop, roots: list[Item], header: Effects) -> frozenset[Item]:
+    """The roots with everything they need, and what moves the loop on (the header's own needs)."""
+    advance = [i for s in header.uses | header.defs for i in tile.flow.definers[s]]
+    return frozenset(tile.flow.backward([*roots, *advance]))
+
+
+def _defined_by(symbol: Symbol, loader: frozenset[Item], tile: TileLoop) -> bool:
+    if symbol in tile.loop.update_effects.defs | tile.loop.condition_effects.defs:
+        return True
+    return any(symbol in i.own.defs for i in loader)
+
+
+def _movable(
+    tile: TileLoop, loader: frozenset[Item], roots: set[Item], after: Effects, header: Effects
+) -> frozenset[Item]:
+    """Loader statements whose results nobody else needs; the consumer loses them."""
+    moved = {i for i in loader if not i.own.global_writes() and not _is_barrier(i)}
+    items = tile.flow.items
+    changed = True
+    while changed:
+        changed = False
+        needed: set[Symbol] = set(header.uses) | set(after.uses)
+        for item in items:
+            if item not in moved:
+                needed |= item.own.uses
+        for item in list(moved):
+            if item in roots:
+                continue
+            structural = bool(item.statement.children)
+            if structural:
+                keep = any(c not in moved for c in items if item.statement in c.parents)
+            else:
+                keep = bool(item.own.defs & needed) or _names_needed(item, [i for i in items if i not in moved])
+            if keep:
+                moved.discard(item)
+                changed = True
+    return frozenset(moved)
+
+
+def _names_needed(item: Item, kept: list[Item]) -> bool:
+    """Whether a kept statement mentions a name that this declaration introduces."""
+    return any(item.statement.declares & (k.own.defs | k.own.uses) for k in kept)
+
+
+def _is_barrier(item: Item) -> bool:
+    return "barrier" in item.own.flags
+
+
+def _varying(tile: TileLoop, carried: frozenset[Symbol]) -> frozenset[Symbol]:
+    """Symbols whose value may differ from tile to tile."""
+    found = set(carried)
+    changed = True
+    while changed:
+        changed = False
+        for item in tile.flow.items:
+            if item.own.defs - found and item.own.uses & found:
+                found |= item.own.defs
+                changed = True
+    return frozenset(found)
+
+
+def is_moved_whole(statement: Statement, moved: frozenset[Item], tile: TileLoop) -> bool:
+    """Whether nothing of a statement is left to the consumer."""
+    return all(tile.flow.of[id(s)] in moved for s in statement.walk() if s.kind != "block")
