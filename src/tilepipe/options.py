@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tilepipe.toolchain.types import CompileOptions
@@ -24,7 +24,7 @@ class Options:
     device: Literal["auto", "cuda", "cpu"] = "auto"
     arch: str | None = None
     toolchain: Literal["nvrtc", "nvcc"] = "nvrtc"
-    compile: CompileOptions = CompileOptions()
+    compile: CompileOptions = field(default_factory=CompileOptions)
     candidate: str | None = None
     variant: str | None = None
     stages: int | None = None

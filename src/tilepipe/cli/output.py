@@ -25,7 +25,7 @@ class TextStyle:
 
     @staticmethod
     def of(data: bytes) -> TextStyle:
-        """The style of a file with the content `data`. Mixed line endings count as LF: they are left alone."""
+        """The style of a file with this content. Mixed line endings count as LF: they are left alone."""
         newlines = data.count(b"\n")
         return TextStyle(data.startswith(_BOM), newlines > 0 and data.count(b"\r\n") == newlines)
 
@@ -44,12 +44,11 @@ def write_file(path: str, data: bytes) -> Refusal | None:
     one. Symbolic links are followed, permissions kept. Devices and pipes are written to directly. TP142 when
     it cannot be written.
     """
-    target = os.path.realpath(path)
     try:
-        if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
-            _write_stream(target, data)
+        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            _write_stream(path, data)
         else:
-            _replace(target, data)
+            _replace(os.path.realpath(path), data)
     except OSError as failure:
         return _unwritable(path, failure)
     return None

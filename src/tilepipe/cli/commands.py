@@ -1,0 +1,266 @@
+"""The commands: each parses, calls one step and prints. Heavy imports wait until a command runs.
+
+Annotations are evaluated here (no `from __future__ import annotations`): `command` reads them.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilepipe.cli import options as opt
+from tilepipe.cli.command import command
+from tilepipe.cli.output import write_file
+from tilepipe.cli.steps import load_steps
+from tilepipe.cli.streams import print_diagnostics, print_report, progress
+from tilepipe.cli.targets import Targets, deliver_json, deliver_source
+from tilepipe.diagnostics import Refusal, error
+
+if TYPE_CHECKING:
+    from tilepipe.options import Options
+    from tilepipe.report import RunReport
+
+app = typer.Typer(
+    help="Software-pipelines the tile loop of a CUDA kernel, and proves what it did.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Compiler flags may follow after --. Exit codes: 0 the evidence asked for passed, 1 refused or "
+    "original kept, 2 usage or compile error, 3 verification failed, 4 evidence asked for could not be had.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from tilepipe import __version__
+
+        print(f"tilepipe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+@command(app, opt.KERNEL, opt.RUNNING, opt.BUILD, opt.CHOICE)
+def run(
+    options: "Options",
+    file: opt.File,
+    output: opt.OutputFile = None,
+    diff: opt.Diff = False,
+    in_place: opt.InPlace = False,
+    or_original: opt.OrOriginal = False,
+    json: opt.Json = None,
+    require: opt.Require = "",
+) -> int:
+    """All steps: plan, rewrite, verify, audit, measure, choose. Writes source only where it is told to."""
+    targets = Targets(str(file), _text(output), diff, in_place, or_original, json)
+    return _emit(targets, opt.required_evidence(require), options, with_evidence=True)
+
+
+@command(app, opt.KERNEL, opt.BUILD, opt.CHOICE)
+def check(
+    options: "Options",
+    file: opt.File,
+    json: opt.Json = None,
+) -> int:
+    """What could be done with every kernel of the file: model, budget, plan. Writes nothing."""
+    from tilepipe.report import exit_code, refused_report, to_json, worst
+
+    targets = Targets(str(file), json=json)
+    if (conflict := targets.conflict()) is not None:
+        return _refuse(conflict)
+    steps = load_steps()
+    jobs = steps.open_jobs(str(file), options)
+    if isinstance(jobs, Refusal):
+        reports = [refused_report(jobs)]
+    else:
+        reports = [_as_report(steps.check(job)) for job in jobs]
+    values = [to_json(report) for report in reports]
+    failed = deliver_json(values if len(values) > 1 else values[0], json)
+    for number, report in enumerate(reports):
+        if number:
+            print(file=sys.stderr if targets.stdout_is_taken else sys.stdout)
+        print_report(report, targets.stdout_is_taken)
+    return _refuse(failed) if failed else worst(exit_code(report) for report in reports)
+
+
+@command(app, opt.KERNEL, opt.BUILD, opt.CHOICE)
+def rewrite(
+    options: "Options",
+    file: opt.File,
+    output: opt.OutputFile = None,
+    diff: opt.Diff = False,
+    in_place: opt.InPlace = False,
+    or_original: opt.OrOriginal = False,
+    json: opt.Json = None,
+) -> int:
+    """Print the pipelined source of one candidate (the best predicted one), without running anything."""
+    targets = Targets(str(file), _text(output), diff, in_place, or_original, json, to_stdout=True)
+    return _emit(targets, (), options, with_evidence=False)
+
+
+@command(app, opt.KERNEL, opt.CHANGED, opt.RUNNING, opt.BUILD)
+def verify(
+    options: "Options",
+    original: Annotated[Path, typer.Argument(help="The kernel as it was.", show_default=False)],
+    changed: Annotated[Path, typer.Argument(help="The kernel to hold against it.", show_default=False)],
+    json: opt.Json = None,
+    require: opt.Require = "",
+) -> int:
+    """Hold CHANGED against ORIGINAL: the same bits at every size, no races, overlap in SASS."""
+    steps = load_steps()
+    return _examine(
+        Targets(str(original), json=json),
+        opt.required_evidence(require),
+        options,
+        lambda job: steps.verify(job, str(changed), progress),
+    )
+
+
+@command(app, opt.KERNEL, opt.RUNNING, opt.BUILD, opt.CHOICE)
+def bench(
+    options: "Options",
+    file: opt.File,
+    json: opt.Json = None,
+    require: opt.Require = "",
+) -> int:
+    """Time the original and its candidates on the GPU, interleaved."""
+    steps = load_steps()
+    return _examine(
+        Targets(str(file), json=json),
+        opt.required_evidence(require),
+        options,
+        lambda job: steps.bench(job, progress),
+    )
+
+
+@command(app, opt.KERNEL, opt.BUILD, opt.CHOICE)
+def sass(
+    options: "Options",
+    file: opt.File,
+    json: opt.Json = None,
+    require: opt.Require = "",
+) -> int:
+    """Audit the machine code of one candidate against the original: is the load under the math?"""
+    steps = load_steps()
+    return _examine(Targets(str(file), json=json), opt.required_evidence(require), options, steps.sass)
+
+
+@command(app, opt.KERNEL, opt.BUILD)
+def init(
+    options: "Options",
+    file: opt.File,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to; default FILE.toml, - is stdout.")
+    ] = None,
+) -> int:
+    """Write a first problem file beside FILE, to be filled in. Overwrites nothing."""
+    target = str(output) if output else str(file.with_suffix(".toml"))
+    if target != "-" and Path(target).exists():
+        return _refuse(
+            error("TP140", f"`{target}` exists already", help="name another file with -o, or - for stdout")
+        )
+    text = load_steps().draft(str(file), options)
+    if isinstance(text, Refusal):
+        return _refuse(text)
+    if target == "-":
+        sys.stdout.write(text)
+        return 0
+    failed = write_file(target, text.encode())
+    if failed is not None:
+        return _refuse(failed)
+    print(f"tilepipe: wrote {target}; look for FILL IN", file=sys.stderr)
+    return 0
+
+
+@command(app)
+def gpus() -> int:
+    """What one SM of each architecture holds, and where shared memory costs a resident block."""
+    from tilepipe.cli.gpu_table import print_gpus
+
+    print_gpus()
+    return 0
+
+
+@command(app)
+def explain(
+    code: Annotated[str | None, typer.Argument(help="Such as TP012; without one, all are listed.")] = None,
+) -> int:
+    """The page behind a code."""
+    from tilepipe.diagnostics.explain import explain as page_of
+    from tilepipe.diagnostics.explain import titles
+
+    if code is None:
+        for known, title in titles().items():
+            print(f"{known}  {title}")
+        return 0
+    page = page_of(code)
+    if isinstance(page, Refusal):
+        return _refuse(page)
+    sys.stdout.write(page)
+    return 0
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _refuse(refusal: Refusal) -> int:
+    print_diagnostics(refusal.diagnostics)
+    return refusal.exit_code
+
+
+def _as_report(result: "RunReport | Refusal") -> "RunReport":
+    from tilepipe.report import refused_report
+
+    return refused_report(result) if isinstance(result, Refusal) else result
+
+
+def _emit(targets: Targets, required: Sequence[str], options: "Options", with_evidence: bool) -> int:
+    """`run` and `rewrite`: one kernel in, source and report out."""
+    from tilepipe.report import exit_code, refused_report
+
+    if (conflict := targets.conflict()) is not None:
+        return _refuse(conflict)
+    steps = load_steps()
+    job = steps.open_job(targets.file, options)
+    if isinstance(job, Refusal):
+        report = refused_report(job)
+    else:
+        report = _as_report(steps.run(job, progress) if with_evidence else steps.rewrite(job))
+    code = exit_code(report, required)
+    report, failed = deliver_source(report, code, targets)
+    if failed is not None:
+        report, code = replace(report, diagnostics=report.diagnostics + failed.diagnostics), failed.exit_code
+    code = _finish(report, code, targets)
+    return 0 if code == 1 and targets.or_original else code
+
+
+def _examine(targets: Targets, required: Sequence[str], options: "Options", examine: Any) -> int:
+    """`verify`, `bench` and `sass`: one kernel in, a report out."""
+    from tilepipe.report import exit_code, refused_report
+
+    if (conflict := targets.conflict()) is not None:
+        return _refuse(conflict)
+    job = load_steps().open_job(targets.file, options)
+    report = refused_report(job) if isinstance(job, Refusal) else _as_report(examine(job))
+    return _finish(report, exit_code(report, required), targets)
+
+
+def _finish(report: "RunReport", code: int, targets: Targets) -> int:
+    """The JSON, the report for people, and the exit code."""
+    from tilepipe.report import to_json
+
+    failed = deliver_json(to_json(report), targets.json)
+    print_report(report, targets.stdout_is_taken)
+    return _refuse(failed) if failed else code

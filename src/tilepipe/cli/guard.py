@@ -1,0 +1,50 @@
+"""What a command may end with: an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+import typer
+
+from tilepipe.cli.streams import print_diagnostics
+from tilepipe.diagnostics import error
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+PIPE_CLOSED = 141  # 128 + SIGPIPE
+DEBUG_VARIABLE = "TILEPIPE_DEBUG"
+
+
+def exit_code_of(command: Callable[[], int]) -> int:
+    """Run `command` and return its exit code; anything unforeseen is TP199, an internal error (2)."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except (typer.Exit, typer.BadParameter):
+        raise
+    except KeyboardInterrupt:
+        print("tilepipe: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except Exception as bug:
+        return _internal_error(bug)
+    return code
+
+
+def _internal_error(bug: Exception) -> int:
+    debugging = bool(os.environ.get(DEBUG_VARIABLE))
+    if debugging:
+        traceback.print_exception(bug)
+    frame = traceback.extract_tb(bug.__traceback__)[-1]
+    advice = "report this with the input that shows it"
+    refusal = error(
+        "TP199",
+        f"internal error: {type(bug).__name__}: {bug} ({os.path.basename(frame.filename)}:{frame.lineno})",
+        help=advice if debugging else f"{advice} and the output under {DEBUG_VARIABLE}=1",
+    )
+    print_diagnostics(refusal.diagnostics)
+    return refusal.exit_code

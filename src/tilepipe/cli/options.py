@@ -1,0 +1,204 @@
+"""The command line's options, declared once, and the values that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+
+import typer
+
+if TYPE_CHECKING:
+    from tilepipe.options import Options
+
+_KERNEL, _BUILD, _CHOICE, _OUTPUT = "Kernel", "Compiler", "Choice of the candidate", "Output"
+
+
+def _option(panel: str, *names: str, help: str, **more: Any) -> Any:
+    """A typer option in one panel of the help."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+File = Annotated[Path, typer.Argument(help="The CUDA file.", show_default=False)]
+
+# Where results go: parameters of a command's own.
+OutputFile = Annotated[Path | None, _option(_OUTPUT, "-o", "--output", help="Write the new source here.")]
+Diff = Annotated[bool, _option(_OUTPUT, "--diff", help="Print the change as a diff.")]
+InPlace = Annotated[bool, _option(_OUTPUT, "--in-place", help="Change FILE itself; keeps FILE.bak.")]
+OrOriginal = Annotated[
+    bool,
+    _option(
+        _OUTPUT,
+        "--or-original",
+        help="Leave the original at -o where nothing better came out, and count that as success.",
+    ),
+]
+Json = Annotated[
+    str | None, _option(_OUTPUT, "--json", metavar="[FILE]", help="The result as JSON; - is stdout.")
+]
+Require = Annotated[
+    str,
+    _option(
+        _OUTPUT,
+        "--require",
+        metavar="KIND,…",
+        help="Evidence that must be had: correctness, races, sass, benchmark.",
+    ),
+]
+
+# Groups of what makes an `Options`: name → annotation and default.
+KERNEL = {
+    "kernel": (
+        Annotated[str | None, _option(_KERNEL, "-k", "--kernel", help="The kernel.", metavar="NAME")],
+        None,
+    ),
+    "problem": (
+        Annotated[
+            Path | None,
+            _option(
+                _KERNEL,
+                "-p",
+                "--problem",
+                help="How to launch and check it; default FILE.toml beside FILE.cu.",
+            ),
+        ],
+        None,
+    ),
+}
+RUNNING = {
+    "device": (
+        Annotated[str, _option(_KERNEL, "--device", metavar="auto|cuda|cpu", help="Where kernels run.")],
+        "auto",
+    ),
+    "size": (
+        Annotated[
+            list[str] | None,
+            _option(_KERNEL, "--size", metavar="NAME", help="Only this size set (repeatable)."),
+        ],
+        None,
+    ),
+    "seed": (Annotated[int, _option(_KERNEL, "--seed", min=0, help="Seed of the random data.")], 0),
+    "no_reference": (
+        Annotated[bool, _option(_KERNEL, "--no-reference", help="Do not run the problem's reference code.")],
+        False,
+    ),
+}
+CHANGED = {
+    "changed_problem": (
+        Annotated[
+            Path | None,
+            _option(
+                _KERNEL, "--changed-problem", help="The problem file of CHANGED where its launch differs."
+            ),
+        ],
+        None,
+    ),
+}
+BUILD = {
+    "arch": (
+        Annotated[
+            str | None,
+            _option(_BUILD, "--arch", metavar="sm_NN", help="Architecture; default the GPU's, else sm_80."),
+        ],
+        None,
+    ),
+    "toolchain": (
+        Annotated[str, _option(_BUILD, "--toolchain", metavar="nvrtc|nvcc", help="The compiler.")],
+        "nvrtc",
+    ),
+    "include": (
+        Annotated[
+            list[str] | None, _option(_BUILD, "-I", metavar="DIR", help="Include folder (repeatable).")
+        ],
+        None,
+    ),
+    "define": (
+        Annotated[
+            list[str] | None, _option(_BUILD, "-D", metavar="NAME[=VALUE]", help="Macro (repeatable).")
+        ],
+        None,
+    ),
+    "std": (Annotated[str, _option(_BUILD, "-std", "--std", help="C++ dialect.")], "c++17"),
+}
+CHOICE = {
+    "candidate": (
+        Annotated[str | None, _option(_CHOICE, "--candidate", metavar="ID", help="This one, by its id.")],
+        None,
+    ),
+    "variant": (Annotated[str | None, _option(_CHOICE, "--variant", help="Only this way of copying.")], None),
+    "stages": (
+        Annotated[
+            int | None, _option(_CHOICE, "--stages", min=1, help="Only this many stages; 1 is the original.")
+        ],
+        None,
+    ),
+    "form": (Annotated[str | None, _option(_CHOICE, "--form", help="ring or textbook.")], None),
+    "plan": (
+        Annotated[Path | None, _option(_CHOICE, "--plan", help="Replay the plan of an earlier --json.")],
+        None,
+    ),
+    "allow_launch_change": (
+        Annotated[
+            bool,
+            _option(_CHOICE, "--allow-launch-change", help="Allow candidates that need another launch."),
+        ],
+        False,
+    ),
+}
+
+
+def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
+    """`Options` from what typer parsed, by parameter name; `extra_flags` stood after `--`.
+
+    Raises typer.BadParameter (exit 2, with the usage) for words that are none of the choices.
+    """
+    from tilepipe.options import Options
+    from tilepipe.plan.types import Form, Variant
+    from tilepipe.toolchain.types import CompileOptions
+
+    def path(name: str) -> str | None:
+        return str(given[name]) if given.get(name) is not None else None
+
+    if given.get("candidate") and (given.get("variant") or given.get("stages") or given.get("form")):
+        raise typer.BadParameter("--candidate names one already: leave out --variant, --stages and --form")
+    device = _one_of("--device", given.get("device", "auto"), "auto", "cuda", "cpu")
+    toolchain = _one_of("--toolchain", given.get("toolchain", "nvrtc"), "nvrtc", "nvcc")
+    return Options(
+        kernel=given.get("kernel"),
+        problem=path("problem"),
+        changed_problem=path("changed_problem"),
+        device=cast(Literal["auto", "cuda", "cpu"], device),
+        arch=given.get("arch"),
+        toolchain=cast(Literal["nvrtc", "nvcc"], toolchain),
+        compile=CompileOptions(
+            include_dirs=tuple(given.get("include") or ()),
+            defines=tuple(given.get("define") or ()),
+            std=given.get("std", "c++17"),
+            extra=tuple(extra_flags),
+        ),
+        candidate=given.get("candidate"),
+        variant=_one_of("--variant", given.get("variant"), *get_args(Variant)),
+        stages=given.get("stages"),
+        form=_one_of("--form", given.get("form"), *get_args(Form)),
+        plan=path("plan"),
+        sizes=tuple(given.get("size") or ()),
+        seed=given.get("seed", 0),
+        use_reference=not given.get("no_reference", False),
+        allow_launch_change=given.get("allow_launch_change", False),
+    )
+
+
+def required_evidence(text: str) -> tuple[str, ...]:
+    """The kinds of evidence in a comma-separated list. Raises typer.BadParameter for an unknown kind."""
+    from tilepipe.report import EVIDENCE
+
+    kinds = tuple(kind for kind in (part.strip() for part in text.split(",")) if kind)
+    for kind in kinds:
+        _one_of("--require", kind, *EVIDENCE)
+    return kinds
+
+
+def _one_of(option: str, value: str | None, *choices: str) -> str | None:
+    if value is not None and value not in choices:
+        raise typer.BadParameter(f"{option}: `{value}` is none of {', '.join(choices)}")
+    return value
