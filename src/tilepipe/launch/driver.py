@@ -1,0 +1,177 @@
+"""The few driver calls that a launch needs, over cuda.core and cuda.bindings, behind one small protocol.
+
+cuda.core loads and launches; copies between host arrays and the device go through the driver API, since
+cuda.core 1.x copies between its own buffers only. Everything is ordered on one stream. Driver failures are
+raised as `DriverError`, which `launch/gpu.py` turns into refusals.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Dim3 = tuple[int, int, int]
+
+_STATUS = re.compile(r"CUDA_ERROR_[A-Z0-9_]+")
+
+
+class DriverError(Exception):
+    """A failed driver call: `status` is the driver's name for it, e.g. "CUDA_ERROR_ILLEGAL_ADDRESS"."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Driver(Protocol):
+    """What `launch/gpu.py` asks of a GPU. Addresses are device addresses; every call may raise
+    `DriverError`."""
+
+    name: str
+    arch: str
+    l2_bytes: int
+    shared_per_block_optin: int
+
+    def load(self, cubin: bytes, symbol: str) -> Any: ...
+
+    def allow_dynamic_shared(self, kernel: Any, size: int) -> None: ...
+
+    def allocate(self, size: int) -> int: ...
+
+    def free(self, address: int) -> None: ...
+
+    def upload(self, address: int, array: npt.NDArray[Any]) -> None: ...
+
+    def download(self, array: npt.NDArray[Any], address: int) -> None: ...
+
+    def copy(self, target: int, source: int, size: int) -> None: ...
+
+    def fill(self, address: int, byte: int, size: int) -> None: ...
+
+    def launch(
+        self, kernel: Any, grid: Dim3, block: Dim3, shared: int, args: Sequence[np.generic]
+    ) -> None: ...
+
+    def record(self) -> Any: ...
+
+    def elapsed_ms(self, start: Any, end: Any) -> float: ...
+
+    def wait(self, timeout_s: float) -> bool: ...
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Driver failures of cuda.core (whose exception type is not public) as `DriverError`; bugs pass
+    through."""
+    try:
+        yield
+    except Exception as failure:
+        status = _STATUS.search(str(failure))
+        if status is None:
+            raise
+        raise DriverError(status[0], str(failure)) from failure
+
+
+class CoreDriver:
+    """`Driver` on device 0 through cuda.core >= 1.0. Raises whatever cuda.core raises where there is no
+    GPU."""
+
+    def __init__(self) -> None:
+        from cuda import core  # noqa: PLC0415  imported late: without a driver the import may fail
+        from cuda.bindings import driver as api  # noqa: PLC0415
+
+        self._core, self._api = core, api
+        self._device = core.Device(0)
+        self._device.set_current()
+        self._stream = self._device.create_stream()
+        self._buffers: dict[int, Any] = {}
+        properties = self._device.properties
+        version = int(self._call(api.cuDriverGetVersion))
+        self.name = f"{self._device.name}, driver CUDA {version // 1000}.{version % 1000 // 10}"
+        self.arch = f"sm_{self._device.arch}"
+        self.l2_bytes = int(properties.l2_cache_size)
+        self.shared_per_block_optin = int(properties.max_shared_memory_per_block_optin)
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """A call of the driver API: (status, results…) → the result."""
+        status, *results = function(*args)
+        if int(status) != 0:
+            name = getattr(status, "name", str(status))
+            raise DriverError(name, f"{function.__name__}: {name}")
+        return results[0] if results else None
+
+    def load(self, cubin: bytes, symbol: str) -> Any:
+        with _translated():
+            return self._core.ObjectCode.from_cubin(cubin).get_kernel(symbol)
+
+    def allow_dynamic_shared(self, kernel: Any, size: int) -> None:
+        attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        device = self._call(self._api.cuDeviceGet, self._device.device_id)
+        self._call(self._api.cuKernelSetAttribute, attribute, size, kernel.handle, device)
+
+    def allocate(self, size: int) -> int:
+        with _translated():
+            buffer = self._device.allocate(max(size, 1), stream=self._stream)
+        address = int(buffer.handle)
+        self._buffers[address] = buffer
+        return address
+
+    def free(self, address: int) -> None:
+        with _translated():
+            self._buffers.pop(address).close(self._stream)
+
+    def upload(self, address: int, array: npt.NDArray[Any]) -> None:
+        if array.nbytes:
+            self._call(
+                self._api.cuMemcpyHtoDAsync, address, array.ctypes.data, array.nbytes, self._stream.handle
+            )
+
+    def download(self, array: npt.NDArray[Any], address: int) -> None:
+        if array.nbytes:
+            self._call(
+                self._api.cuMemcpyDtoHAsync, array.ctypes.data, address, array.nbytes, self._stream.handle
+            )
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        if size:
+            self._call(self._api.cuMemcpyDtoDAsync, target, source, size, self._stream.handle)
+
+    def fill(self, address: int, byte: int, size: int) -> None:
+        if size:
+            self._call(self._api.cuMemsetD8Async, address, byte, size, self._stream.handle)
+
+    def launch(self, kernel: Any, grid: Dim3, block: Dim3, shared: int, args: Sequence[np.generic]) -> None:
+        config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared)
+        with _translated():
+            self._core.launch(self._stream, config, kernel, *args)
+
+    def record(self) -> Any:
+        with _translated():
+            event = self._device.create_event(self._core.EventOptions(timing_enabled=True))
+            self._stream.record(event)
+            return event
+
+    def elapsed_ms(self, start: Any, end: Any) -> float:
+        with _translated():
+            return float(end - start)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until the stream is idle; False when it is not after `timeout_s`. Polls, since a hung kernel
+        cannot be interrupted and a blocking wait would never come back."""
+        event = self.record()
+        deadline = time.monotonic() + timeout_s
+        pause = 20e-6
+        with _translated():
+            while not event.is_done:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(pause)
+                pause = min(pause * 1.5, 5e-3)
+            self._stream.sync()  # reports a fault that the event alone would hide
+        return True
