@@ -202,26 +202,29 @@ def _evidence(report: RunReport) -> Table:
 
 
 def _correctness(c: Correctness) -> str:
-    if not c.sizes:
-        return c.reason
-    sizes = "; ".join(f"{name}: {_size(result)}" for name, result in c.sizes.items())
-    return f"{sizes}{f' ({c.device})' if c.device else ''}{f' – {c.reason}' if c.reason else ''}"
+    """Sizes with one answer together, what went wrong first."""
+    answers: dict[str, list[str]] = {"DIFFERS from the original at": [], "out of tolerance at": []}
+    answers |= {"bitwise equal at": [], "original not deterministic at": []}
+    for name, result in c.sizes.items():
+        words = {
+            True: "bitwise equal at",
+            False: "DIFFERS from the original at",
+            None: "original not deterministic at",
+        }
+        answers[words[result.bitwise]].append(name + _remark(result))
+        if result.within_tolerance is False:
+            answers["out of tolerance at"].append(name)
+    parts = [f"{words} {', '.join(names)}" for words, names in answers.items() if names]
+    errors = [r.max_abs_error for r in c.sizes.values() if r.max_abs_error is not None]
+    parts += [f"error at most {max(errors):.2g}"] if errors else []
+    parts += [c.reason] if c.reason else []
+    return "; ".join(parts) + (f" ({c.device})" if c.device else "")
 
 
-def _size(result: SizeResult) -> str:
-    if result.bitwise is None:
-        words = ["original not deterministic"]
-    else:
-        words = ["bitwise equal" if result.bitwise else "DIFFERS from the original"]
-    if result.max_abs_error is not None:
-        words.append(f"error {result.max_abs_error:.2g}")
-    if result.within_tolerance is False:
-        words.append("out of tolerance")
-    if result.sampled:
-        words.append(f"{result.sampled[0]} of {result.sampled[1]} blocks")
-    if result.note:
-        words.append(result.note)
-    return ", ".join(words)
+def _remark(result: SizeResult) -> str:
+    remarks = [f"{result.sampled[0]} of {result.sampled[1]} blocks"] if result.sampled else []
+    remarks += [result.note] if result.note else []
+    return f" ({', '.join(remarks)})" if remarks else ""
 
 
 def _races(races: Races) -> str:

@@ -1,0 +1,77 @@
+"""Results as the steps would return them, shared by the tests of report/ and cli/."""
+
+from dataclasses import replace
+
+from tilepipe.diagnostics import Diagnostic, Place
+from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Timing
+from tilepipe.launch.types import Finding
+from tilepipe.plan.types import BudgetRow, Candidate, Ratio
+from tilepipe.report import CandidateReport, Evidence, KernelInfo, LaunchInfo, LoopInfo, RunReport, ToolInfo
+
+RING = "cp_async-3-ring"
+
+PIPELINED = RunReport(
+    tool=ToolInfo("nvrtc 13.5", "NVIDIA H200, driver 580.159"),
+    kernel=KernelInfo("igemm", "igemm.cu", 17),
+    arch="sm_90",
+    outcome="pipelined",
+    diagnostics=(
+        Diagnostic(
+            "TP140", "warning", "slow", Place("igemm.cu", 3, 5, 2, "    As[0] = 1;"), "here", "be quick"
+        ),
+    ),
+    loop=LoopInfo(33, 2, ("smem_a", "smem_b"), ("bias",), ("scores",)),
+    budget=(
+        BudgetRow(1, 8192, 9, 36, "registers"),
+        BudgetRow(2, 12288, 9, 36, "registers"),
+        BudgetRow(3, 16384, 8, 32, "shared"),
+        BudgetRow(64, 266240, 0, 0, "shared"),
+    ),
+    ratio=Ratio(64.0, "high", 310.4, 120.0),
+    candidates=(
+        CandidateReport(
+            Candidate(RING, "cp_async", 3, "ring", "ok", None, 1.7, 16384),
+            {"smem_a": 16, "smem_b": 16},
+            67,
+            0,
+        ),
+        CandidateReport(Candidate("ldg-2-ring", "ldg", 2, "ring", "ok", None, 1.1, 12288), {}, 80, 0),
+        CandidateReport(Candidate("cp_async-2-textbook", "cp_async", 2, "textbook", "rejected", "dominated")),
+        CandidateReport(Candidate("cp_async-4-textbook", "cp_async", 4, "textbook", "rejected", "dominated")),
+    ),
+    chosen=RING,
+    launch=LaunchInfo({"small": 0, "target": 0}),
+    evidence=Evidence(
+        Correctness(
+            "passed",
+            {
+                "small": SizeResult(True, 0.0, 0.0, True),
+                "short1": SizeResult(True),
+                "short2": SizeResult(True),
+                "target": SizeResult(True, 0.25, 0.25, True, sampled=(16, 4096)),
+            },
+            "cpu",
+        ),
+        Races("passed"),
+        Sass("passed", "sm_90", (), 8.0, 8.0, 4, (16,), 412, 0, 0, 0, ("LDGSTS.E.128 [R3], [R4.64]",)),
+        Benchmark(
+            "passed",
+            "target",
+            "GFLOP/s",
+            Timing(2.5, 0.01, None, 54976.0, (2.5, 2.51)),
+            {RING: Timing(1.45, 0.012, 1.72, 94786.0), "ldg-2-ring": Timing(2.2, 0.02, 1.14, 62472.0)},
+            "NVIDIA H200",
+        ),
+    ),
+    source="__global__ void igemm() {}\n",
+)
+
+RACY = replace(
+    PIPELINED,
+    outcome="failed",
+    evidence=Evidence(
+        Correctness("passed", {"small": SizeResult(True)}),
+        Races("failed", findings=(Finding("write-read race", "no barrier", (40, 44), "As[1][37]", (3, 64)),)),
+    ),
+    source=None,
+)

@@ -1,0 +1,90 @@
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from tests.report.samples import PIPELINED, RACY
+
+from tilepipe.evidence.types import Benchmark, Correctness, SizeResult
+from tilepipe.report import Evidence, LaunchInfo, RunReport, with_checklist
+from tilepipe.report.terminal import render_terminal
+
+ESCAPE = "\x1b["
+
+
+def rendered(report: RunReport, terminal: bool = False, width: int = 120) -> str:
+    stream = io.StringIO()
+    render_terminal(report, Console(file=stream, width=width, force_terminal=terminal, highlight=False))
+    return stream.getvalue()
+
+
+def test_the_verdict_comes_first() -> None:
+    assert rendered(PIPELINED).startswith(
+        "igemm.cu:17: igemm: pipelined as cp_async-3-ring: 1.72× the original, measured\n"
+        "sm_90 · nvrtc 13.5 · NVIDIA H200, driver 580.159\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "tile loop at line 33, 2 phases, staged smem_a, smem_b, invariant bias, scratch scores",
+        "64.0 FLOP per byte, high; a tile takes 310 cycles to load, 120 to compute",
+        "does not launch: shared",
+        "cp_async-3-ring  chosen  16 B",
+        "cp_async-2-textbook, cp_async-4-textbook  dominated",
+        "bitwise equal at small, short1, short2, target (16 of 4096 blocks); error at most 0.25 (cpu)",
+        "no findings by emulator",
+        "sm_90: 412 cycles from load to wait, 0 barriers between, math per tile 8 → 8, no spills",
+        "94,786",
+        "LDGSTS.E.128 [R3], [R4.64]",
+        "✓ passed  no spills from staging",
+    ],
+)
+def test_what_it_rests_on(words: str) -> None:
+    assert words in rendered(with_checklist(PIPELINED))
+
+
+def test_it_fits_one_screen_of_a_large_terminal() -> None:
+    assert len(rendered(with_checklist(PIPELINED)).splitlines()) <= 50
+
+
+def test_plain_text_unless_on_a_terminal() -> None:
+    assert ESCAPE not in rendered(with_checklist(PIPELINED))
+    assert ESCAPE in rendered(with_checklist(PIPELINED), terminal=True)
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert ESCAPE + "3" not in rendered(with_checklist(PIPELINED), terminal=True)
+
+
+def test_a_predicted_gain_is_called_predicted() -> None:
+    unknown = replace(PIPELINED.evidence, benchmark=Benchmark("unknown", reason="no GPU here"))
+    text = rendered(replace(PIPELINED, evidence=unknown))
+    assert "pipelined as cp_async-3-ring: 1.70× predicted, not measured" in text
+    assert "no GPU here" in text
+
+
+def test_what_differs_comes_first() -> None:
+    sizes = {"small": SizeResult(True), "short1": SizeResult(False, 0.5, None, False)}
+    text = rendered(replace(PIPELINED, evidence=Evidence(Correctness("failed", sizes))))
+    assert (
+        "DIFFERS from the original at short1; out of tolerance at short1; bitwise equal at small; error"
+        in text
+    )
+
+
+def test_races_name_both_sides() -> None:
+    assert "write-read race As[1][37] (lines 40, 44): no barrier" in rendered(RACY)
+
+
+def test_the_launch_that_is_needed() -> None:
+    report = replace(PIPELINED, launch=LaunchInfo({"small": 65536}, needs_opt_in=True))
+    assert "cudaFuncAttributeMaxDynamicSharedMemorySize to 65536" in rendered(report)
+
+
+@pytest.mark.parametrize("report", [RunReport(), RACY, PIPELINED], ids=["empty", "racy", "pipelined"])
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_any_report_renders_at_any_width(report: RunReport, width: int) -> None:
+    assert rendered(report, width=width).strip()
