@@ -1,0 +1,63 @@
+"""What only a process of its own shows: start-up, signals, closed pipes, encodings."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TILEPIPE = [sys.executable, "-c", "from tilepipe.cli.main import entry; entry()"]
+
+HEAVY = ("numpy", "tree_sitter", "llvmlite", "cuda", "rich.console", "ml_dtypes", "tilepipe.report")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """A budget in modules rather than seconds: it does not depend on how busy the machine is."""
+    script = "import sys; import tilepipe.cli.main; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "tilepipe.cli.commands" in loaded
+    assert [name for name in loaded if name in HEAVY] == []
+
+
+def test_a_terminal_without_our_characters_gets_others() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*TILEPIPE, "explain", "TP999"], capture_output=True, env=environment, check=False)
+    assert done.returncode == 2
+    assert b"TP141 error" in done.stderr
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    with subprocess.Popen([*TILEPIPE, "explain"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(30) in (0, 141)
+
+
+def test_signals_leave_nothing_behind(tmp_path: Path) -> None:
+    """A run that is ended while it writes leaves neither a half-written file nor a temporary one."""
+    script = (
+        "import os, sys, time, tilepipe.cli.main as m, tilepipe.cli.output as o\n"
+        "import signal; signal.signal(signal.SIGTERM, m._terminate)\n"
+        "def slow(handle): print('writing', flush=True); time.sleep(60)\n"
+        "o.os.fsync = slow\n"
+        "o.write_file(sys.argv[1], b'new')\n"
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        target = tmp_path / "a.cu"
+        target.write_bytes(b"old")
+        with subprocess.Popen(
+            [sys.executable, "-c", script, str(target)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"writing\n"
+            started = time.monotonic()
+            process.send_signal(number)
+            assert process.wait(30) != 0
+            assert time.monotonic() - started < 30
+        assert [path.name for path in tmp_path.iterdir()] == ["a.cu"]
+        assert target.read_bytes() == b"old"
