@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tilepipe.diagnostics import Refusal
+from tilepipe.problem.types import Parameter
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ Answer = int | str | None
 
 
 class Toolchain(Protocol):
-    """A compiler that turns units into PTX and cubins and answers questions."""
+    """A compiler that turns units into PTX and cubins and answers questions about them."""
 
     @property
     def name(self) -> str: ...  # e.g. "nvrtc 13.5"
@@ -80,3 +81,5 @@ class Toolchain(Protocol):
     def compile(self, unit: Unit, arch: str, kind: Literal["ptx", "cubin"]) -> Compiled | Refusal: ...
 
     def answer(self, unit: Unit, questions: tuple[Question, ...]) -> dict[str, Answer] | Refusal: ...
+
+    def parameter_types(self, unit: Unit) -> tuple[Parameter, ...] | Refusal: ...

@@ -1,0 +1,126 @@
+"""What every toolchain does the same way: checks, the cache, and questions put as probes."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from typing import Literal
+
+from tilepipe.diagnostics import Refusal, error
+from tilepipe.problem.types import Parameter
+from tilepipe.toolchain.cache import Cache, digest
+from tilepipe.toolchain.compiled import pack, unpack
+from tilepipe.toolchain.includes import Files, gather
+from tilepipe.toolchain.options import architecture
+from tilepipe.toolchain.probes import Failed, TextEdit, ask, ask_parameters
+from tilepipe.toolchain.types import Answer, Compiled, Question, Unit
+
+# Constants and types are asked for the oldest architecture with asynchronous copies.
+PROBE_ARCH = "compute_80"
+
+
+class CachingToolchain(ABC):
+    """A `Toolchain` over one compiler. Safe to use from several processes; one object belongs to one thread."""
+
+    def __init__(self, cache: Cache | None = None) -> None:
+        self._cache = cache if cache is not None else Cache()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The compiler and its version, e.g. "nvrtc 13.5"."""
+
+    def compile(self, unit: Unit, arch: str, kind: Literal["ptx", "cubin"]) -> Compiled | Refusal:
+        """The unit's kernel for `arch` ("sm_80").
+
+        Refusals: TP200 the source does not compile, TP201 an include is missing, TP202 and TP203 the compiler is
+        not at hand, TP204 it does not know the architecture, TP205 no such kernel, TP206 the assembler refuses,
+        TP209 which instance is meant, TP210 an unknown flag.
+        """
+        missing = self.unavailable()
+        if missing is not None:
+            return missing
+        number = architecture(arch)
+        known = self._architectures()
+        if number is None or int(number.rstrip("af")) not in known:
+            listed = ", ".join(f"sm_{one}" for one in known)
+            return error("TP204", f"{self.name} does not compile for `{arch}`", help=f"one of {listed}")
+        files = gather(unit)
+        key = self._key(unit, files, "compile", number, kind)
+        compiled = unpack(self._cache.get(key))
+        if compiled is not None:
+            return compiled
+        made = self._compile(unit, files, number, kind)
+        if not isinstance(made, Refusal):
+            self._cache.put(key, pack(made))
+        return made
+
+    def answer(self, unit: Unit, questions: tuple[Question, ...]) -> dict[str, Answer] | Refusal:
+        """Answers by key, see `Question`: one compilation for all, a second where some have no answer."""
+        missing = self.unavailable()
+        if missing is not None:
+            return missing
+        files = gather(unit)
+        asked = [[one.key, one.kind, one.expression, one.offset] for one in questions]
+        key = self._key(unit, files, "answer", asked)
+        cached = self._cache.get(key)
+        if cached is not None:
+            return dict(json.loads(cached))
+        answers = ask(lambda edit: self._probe(unit, files, edit), unit.path, questions)
+        if not isinstance(answers, Refusal):
+            self._cache.put(key, json.dumps(answers).encode())
+        return answers
+
+    def parameter_types(self, unit: Unit) -> tuple[Parameter, ...] | Refusal:
+        """The kernel's parameters, with typedefs and template parameters resolved (to "unsigned char")."""
+        missing = self.unavailable()
+        if missing is not None:
+            return missing
+        files = gather(unit)
+        key = self._key(unit, files, "parameters")
+        cached = self._cache.get(key)
+        if cached is not None:
+            return tuple(Parameter(*fields) for fields in json.loads(cached))
+        texts = [source.text for source in (files.main, *files.headers)]
+        parameters = ask_parameters(
+            lambda edit: self._probe(unit, files, edit), texts, unit.kernel, self._kernel_name(unit, files)
+        )
+        if not isinstance(parameters, Refusal):
+            self._cache.put(key, json.dumps([[p.name, p.type, p.pointee] for p in parameters]).encode())
+        return parameters
+
+    @abstractmethod
+    def unavailable(self) -> Refusal | None:
+        """Why this machine cannot run the compiler; None where it can."""
+
+    @abstractmethod
+    def _identity(self) -> list[str]:
+        """What changes whenever the compiler or its headers do."""
+
+    @abstractmethod
+    def _architectures(self) -> tuple[int, ...]: ...
+
+    @abstractmethod
+    def _kernel_name(self, unit: Unit, files: Files) -> str:
+        """The C++ expression that denotes the wanted kernel at global scope."""
+
+    @abstractmethod
+    def _compile(
+        self, unit: Unit, files: Files, number: str, kind: Literal["ptx", "cubin"]
+    ) -> Compiled | Refusal: ...
+
+    @abstractmethod
+    def _probe(self, unit: Unit, files: Files, edit: TextEdit) -> str | Failed:
+        """PTX of the unit, its main text passed through `edit`, with `tilepipe_probe.h` before it."""
+
+    def _key(self, unit: Unit, files: Files, *more: object) -> str:
+        """A cache key over everything that decides a result: texts, names, flags and versions."""
+        options = unit.options
+        return digest(
+            self._identity(),
+            [os.path.abspath(unit.path), unit.path, unit.kernel, unit.instantiate],
+            [options.include_dirs, options.defines, options.std, options.extra],
+            [files.main.text, [[header.name, header.text] for header in files.headers], files.stand_ins],
+            more,
+        )

@@ -1,0 +1,105 @@
+"""A unit as a device-only compiler takes it: host code blanked, local headers in memory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from tilepipe.source import SourceFile, Span
+from tilepipe.toolchain.extract import Extraction, Macros, defines_kernel, extract, kernel_scope, macros
+from tilepipe.toolchain.includes import Files, with_absolute_includes
+from tilepipe.toolchain.messages import CompilerError
+from tilepipe.toolchain.types import Unit
+
+_USES_STD = re.compile(r"\bstd\b")
+
+
+@dataclass(frozen=True)
+class DeviceSource:
+    """The device part of a unit. `dropped` holds, per file, the suspects that turned out to be host code.
+
+    `kernel_name` is the C++ expression that denotes the wanted kernel at global scope.
+    """
+
+    unit: Unit
+    files: Files
+    kernel_name: str
+    known: Macros
+    other_kernels: bool
+    extractions: tuple[Extraction, ...]
+    dropped: tuple[tuple[Span, ...], ...]
+
+    @property
+    def sources(self) -> tuple[SourceFile, ...]:
+        """The author's files as written, the main one first."""
+        return (self.files.main, *self.files.headers)
+
+    @property
+    def text(self) -> str:
+        """The main file's device part; its offsets are those of the unit's text."""
+        return self.extractions[0].text
+
+    @property
+    def uses_std(self) -> bool:
+        """Whether device code names anything of namespace std."""
+        return any(_USES_STD.search(extraction.text) for extraction in self.extractions)
+
+    def program(self, text: str) -> tuple[str, dict[str, str]]:
+        """The program with `text` for the main file, and its headers by the name each is included as."""
+        include_dirs = self.unit.options.include_dirs
+        main = with_absolute_includes(SourceFile(self.unit.path, text), include_dirs)
+        headers = dict.fromkeys(self.files.stand_ins, "")
+        for header, extraction in zip(self.files.headers, self.extractions[1:], strict=True):
+            headers[header.name] = with_absolute_includes(
+                SourceFile(header.name, extraction.text), include_dirs
+            )
+        return main, headers
+
+    def without(self, errors: tuple[CompilerError, ...]) -> DeviceSource | None:
+        """The unit without the innermost suspects that errors stand in; None where no error stands in one."""
+        dropped = list(self.dropped)
+        for index, (source, extraction) in enumerate(zip(self.sources, self.extractions, strict=True)):
+            lines = {error.line for error in errors if error.file == source.name}
+            guilty = {_innermost(source, extraction.suspects, line) for line in lines} - {None}
+            dropped[index] += tuple(span for span in guilty if span is not None)
+        if tuple(dropped) == self.dropped:
+            return None
+        extractions = tuple(
+            extract(source, self.unit.kernel, self.known, self.other_kernels, gone)
+            for source, gone in zip(self.sources, dropped, strict=True)
+        )
+        return replace(self, extractions=extractions, dropped=tuple(dropped))
+
+
+def prepare(unit: Unit, files: Files) -> DeviceSource:
+    """Extract the device part of a unit and of the local headers that it reaches."""
+    sources = [files.main, *files.headers]
+    known = macros(sources)
+    other_kernels = not any(defines_kernel(source, unit.kernel, known) for source in sources)
+    extractions = tuple(extract(source, unit.kernel, known, other_kernels) for source in sources)
+    return DeviceSource(
+        unit,
+        files,
+        kernel_name(unit, sources),
+        known,
+        other_kernels,
+        extractions,
+        ((),) * len(sources),
+    )
+
+
+def kernel_name(unit: Unit, sources: list[SourceFile]) -> str:
+    """The C++ expression that denotes the unit's kernel at global scope, found in the first source with it."""
+    name = unit.instantiate or unit.kernel
+    scopes = (kernel_scope(source, unit.kernel) for source in sources)
+    qualifier = "::".join(next((scope for scope in scopes if scope), ()))
+    return name if not qualifier or name.startswith((qualifier + "::", "::")) else f"{qualifier}::{name}"
+
+
+def _innermost(source: SourceFile, suspects: tuple[Span, ...], line: int) -> Span | None:
+    around = [
+        one
+        for one in suspects
+        if source.line_of(one.start) <= line <= source.line_of(max(one.start, one.end - 1))
+    ]
+    return min(around, key=lambda one: one.end - one.start, default=None)

@@ -1,0 +1,270 @@
+"""The device part of a CUDA file, in place: host code is blanked, so every offset, line and column stays.
+
+A device-only compiler rejects host code, so functions that are neither `__device__`, `__global__` nor
+`constexpr` go, with host variables, other kernels and explicit instantiations. What might be host code but
+cannot be told without compiling (a struct with a `std::vector` in it, a constant of a host type) stays and is
+a *suspect*: when the compiler rejects it, it is blanked and the compilation repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import tree_sitter
+
+from tilepipe.source import SourceFile, Span, parse_tree, span
+from tilepipe.source.lexical import blank, lexemes
+
+_DEVICE = frozenset({b"__device__", b"__global__", b"__constant__", b"__managed__", b"__shared__"})
+_KERNEL = frozenset({b"__global__"})
+_COMPILE_TIME = frozenset({b"constexpr", b"consteval", b"constinit"})
+# A word in capitals in front of a function may be somebody's macro for `__device__`.
+_MACRO_LIKE = re.compile(rb"[A-Z][A-Z0-9_]{3,}\Z")
+_DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)([\s\S]*)")
+# Directives that stay where the code around them goes: they decide what the rest of the file says.
+_STRUCTURAL = re.compile(rb"[ \t]*#[ \t]*(?:define|undef|if|ifdef|ifndef|elif|else|endif)\b")
+
+_GROUPS = frozenset(
+    {
+        "translation_unit",
+        "preproc_if",
+        "preproc_ifdef",
+        "preproc_elif",
+        "preproc_elifdef",
+        "preproc_else",
+        "declaration_list",
+    }
+)
+_FUNCTIONS = frozenset({"function_definition", "template_declaration", "linkage_specification"})
+_TYPE_BODIES = frozenset({"field_declaration_list", "enumerator_list"})
+
+
+@dataclass(frozen=True)
+class Macros:
+    """Names that stand, directly or through other macros, for device code or for a kernel."""
+
+    device: frozenset[bytes]
+    kernel: frozenset[bytes]
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The text with host code blanked, and the spans to blank too if the compiler objects to them."""
+
+    text: str
+    suspects: tuple[Span, ...]
+
+
+def macros(sources: list[SourceFile]) -> Macros:
+    """The qualifier macros of a file and its headers."""
+    bodies: dict[bytes, set[bytes]] = {}
+    for source in sources:
+        data = source.data
+        for lexeme in lexemes(data):
+            match = _DEFINE.match(data, lexeme.start, lexeme.end) if lexeme.kind == "directive" else None
+            if match:
+                bodies.setdefault(match.group(1), set()).update(_words(match.group(2)))
+    return Macros(_closure(bodies, _DEVICE), _closure(bodies, _KERNEL))
+
+
+def defines_kernel(source: SourceFile, kernel: str, known: Macros) -> bool:
+    """Whether a function of this name with `__global__` stands in the file as such, not through a macro."""
+    root = parse_tree(source.text).root_node
+    return any(
+        _function_name(item) == kernel and _words(_head(source.data, item)) & known.kernel
+        for item in _items(root)
+        if item.type in _FUNCTIONS
+    )
+
+
+def kernel_scope(source: SourceFile, kernel: str) -> tuple[str, ...]:
+    """The named namespaces around the kernel's definition, outermost first; () where it is not found."""
+    for item in _items(parse_tree(source.text).root_node):
+        if item.type in _FUNCTIONS and _function_name(item) == kernel:
+            return _namespaces(source.data, item)
+    return ()
+
+
+def extract(
+    source: SourceFile, kernel: str, known: Macros, other_kernels: bool, also: tuple[Span, ...] = ()
+) -> Extraction:
+    """Blank the host code of one file.
+
+    `other_kernels`: keep kernels of other names (where `kernel` itself comes out of a macro, nobody can tell
+    which they are). `also`: suspects of an earlier extraction to blank as well.
+    """
+    sorter = _Sorter(source.data, kernel, known, other_kernels)
+    sorter.visit(parse_tree(source.text).root_node)
+    data = source.data
+    for gone in [*sorter.host, *also]:
+        data = data[: gone.start] + _blank_code(data[gone.start : gone.end]) + data[gone.end :]
+    suspects = tuple(one for one in sorter.suspects if one not in also)
+    return Extraction(data.decode(), suspects)
+
+
+@dataclass
+class _Sorter:
+    """Walks the top level of a file and sorts its items."""
+
+    data: bytes
+    kernel: str
+    known: Macros
+    other_kernels: bool
+    host: list[Span] = field(default_factory=list)
+    suspects: list[Span] = field(default_factory=list)
+
+    def visit(self, node: tree_sitter.Node) -> None:
+        for item in _items(node):
+            verdict = self._verdict(item)
+            if verdict == "host":
+                self.host.append(_statement(self.data, item))
+            elif verdict == "suspect":
+                self.suspects.append(_statement(self.data, item))
+                self.suspects += self._members(item)
+
+    def _verdict(self, item: tree_sitter.Node) -> str:
+        """ "keep", "host" or "suspect"."""
+        words = _words(_head(self.data, item))
+        inner = _declared(item)
+        if words & self.known.kernel:
+            return self._kernel_verdict(item, inner)
+        if words & self.known.device or words & _COMPILE_TIME:
+            return "keep"
+        if inner.type == "function_definition":
+            return "suspect" if any(_MACRO_LIKE.match(word) for word in words) else "host"
+        if inner.type == "declaration" and not _defines_type(inner):
+            return "suspect" if b"const" in _words(_specifiers(self.data, inner)) else "host"
+        if inner.type.startswith("preproc") or inner.type == "comment":
+            return "keep"
+        return "suspect"
+
+    def _kernel_verdict(self, item: tree_sitter.Node, inner: tree_sitter.Node) -> str:
+        if self.other_kernels:
+            return "keep"
+        if item.type == "template_instantiation":
+            return "host"  # the wanted instance is asked for by name
+        if inner.type != "function_definition":
+            return "keep"
+        return "keep" if _function_name(inner) == self.kernel else "host"
+
+    def _members(self, item: tree_sitter.Node) -> Iterator[Span]:
+        """Host member functions of a class: suspects too, so that the class can stay without them."""
+        body = next(
+            (child for child in _descend(_declared(item)) if child.type == "field_declaration_list"), None
+        )
+        for member in body.named_children if body is not None else ():
+            if _declared(member).type == "function_definition":
+                words = _words(_head(self.data, member))
+                if not words & self.known.device and not words & _COMPILE_TIME:
+                    yield span(member)
+
+
+def _items(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The items of the file, through namespaces, `extern "C"` and conditional directives."""
+    for child in node.named_children:
+        body = child.child_by_field_name("body")
+        if child.type in _GROUPS:
+            yield from _items(child)
+        elif body is not None and body.type == "declaration_list":  # a namespace or `extern "C" { }`
+            yield from _items(body)
+        elif node.type not in ("preproc_if", "preproc_ifdef", "preproc_elif") or child != _condition(node):
+            yield child
+
+
+def _condition(node: tree_sitter.Node) -> tree_sitter.Node | None:
+    return node.child_by_field_name("condition") or node.child_by_field_name("name")
+
+
+def _descend(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    yield node
+    for child in node.named_children:
+        if child.type != "compound_statement":
+            yield from _descend(child)
+
+
+def _declared(item: tree_sitter.Node) -> tree_sitter.Node:
+    """What a template or a linkage specification declares; any other item itself."""
+    while item.type in ("template_declaration", "linkage_specification") and item.named_children:
+        item = item.named_children[-1]
+    return item
+
+
+def _head(data: bytes, item: tree_sitter.Node) -> bytes:
+    """The text of an item before its body: where qualifiers stand."""
+    body = _declared(item).child_by_field_name("body")
+    return data[item.start_byte : body.start_byte if body is not None else item.end_byte]
+
+
+def _specifiers(data: bytes, declaration: tree_sitter.Node) -> bytes:
+    declarator = declaration.child_by_field_name("declarator")
+    return data[
+        declaration.start_byte : declarator.start_byte if declarator is not None else declaration.end_byte
+    ]
+
+
+def _defines_type(declaration: tree_sitter.Node) -> bool:
+    kind = declaration.child_by_field_name("type")
+    return kind is not None and any(child.type in _TYPE_BODIES for child in kind.named_children)
+
+
+def _statement(data: bytes, item: tree_sitter.Node) -> Span:
+    """The item with the semicolon that may stand after it."""
+    end = item.end_byte
+    following = re.compile(rb"[ \t]*;").match(data, end)
+    return Span(item.start_byte, following.end() if following and item.type != "function_definition" else end)
+
+
+def _function_name(item: tree_sitter.Node) -> str | None:
+    """The unqualified name that a function definition (or a template of one) defines."""
+    node = _declared(item).child_by_field_name("declarator")
+    while node is not None and node.type not in ("identifier", "field_identifier"):
+        if node.type in ("template_function", "template_method", "qualified_identifier"):
+            node = node.child_by_field_name("name")
+        else:
+            node = node.child_by_field_name("declarator") or (
+                node.named_children[0]
+                if node.named_children and node.type == "reference_declarator"
+                else None
+            )
+    return node.text.decode() if node is not None and node.text is not None else None
+
+
+def _namespaces(data: bytes, node: tree_sitter.Node) -> tuple[str, ...]:
+    names: list[str] = []
+    parent = node.parent
+    while parent is not None:
+        name = parent.child_by_field_name("name") if parent.type == "namespace_definition" else None
+        if name is not None:
+            names.insert(0, data[name.start_byte : name.end_byte].decode())
+        parent = parent.parent
+    return tuple(names)
+
+
+def _words(text: bytes) -> set[bytes]:
+    return {text[lexeme.start : lexeme.end] for lexeme in lexemes(text) if lexeme.kind == "word"}
+
+
+def _closure(bodies: dict[bytes, set[bytes]], seeds: frozenset[bytes]) -> frozenset[bytes]:
+    names = set(seeds)
+    while True:
+        more = {name for name, body in bodies.items() if name not in names and body & names}
+        if not more:
+            return frozenset(names)
+        names |= more
+
+
+def _blank_code(text: bytes) -> bytes:
+    """Blank all but the directives that other code may depend on."""
+    kept = [
+        lexeme
+        for lexeme in lexemes(text)
+        if lexeme.kind == "directive" and _STRUCTURAL.match(text, lexeme.start, lexeme.end)
+    ]
+    out: list[bytes] = []
+    at = 0
+    for lexeme in kept:
+        out += [blank(text[at : lexeme.start]), text[lexeme.start : lexeme.end]]
+        at = lexeme.end
+    return b"".join([*out, blank(text[at:])])

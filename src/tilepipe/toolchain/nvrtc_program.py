@@ -1,0 +1,117 @@
+"""The NVRTC library itself: loading it, and one compilation."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tilepipe.diagnostics import Refusal, error
+
+_INVALID_OPTION = 5  # nvrtcResult.NVRTC_ERROR_INVALID_OPTION
+
+
+@dataclass(frozen=True)
+class Library:
+    """The loaded NVRTC: its binding module, version, file and the architectures it compiles for."""
+
+    module: Any
+    version: str
+    path: str | None
+    architectures: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What came out of one compilation.
+
+    `symbol` is the lowered name of the expression asked for; `bad_option` is set where NVRTC did not understand a
+    flag.
+    """
+
+    ok: bool
+    log: str
+    symbol: str = ""
+    ptx: bytes = b""
+    cubin: bytes = b""
+    bad_option: bool = False
+
+
+@lru_cache(maxsize=1)
+def library() -> Library | Refusal:
+    """Load NVRTC through cuda-bindings; TP202 where either is missing."""
+    try:
+        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        major, minor = _checked(nvrtc.nvrtcVersion())
+        architectures = tuple(int(one) for one in _checked(nvrtc.nvrtcGetSupportedArchs()))
+    except (ImportError, RuntimeError, OSError) as problem:
+        return error(
+            "TP202",
+            f"NVRTC cannot be loaded: {problem}",
+            help='`pip install "cuda-bindings==13.*" "nvidia-cuda-nvrtc==13.*"`, or use --toolchain nvcc',
+        )
+    return Library(nvrtc, f"{major}.{minor}", _file_of_library(), architectures)
+
+
+def run(
+    nvrtc: Any, name: str, text: str, headers: dict[str, str], flags: list[str], *, expression: str
+) -> Program:
+    """Compile `text`, called `name` in messages, with in-memory `headers` by include name.
+
+    `expression` names the kernel whose lowered name is wanted, and instantiates it if it is a template-id.
+    """
+    handle = _checked(
+        nvrtc.nvrtcCreateProgram(
+            text.encode(),
+            name.encode(),
+            len(headers),
+            [body.encode() for body in headers.values()],
+            [header.encode() for header in headers],
+        )
+    )
+    try:
+        _checked(nvrtc.nvrtcAddNameExpression(handle, expression.encode()))
+        (result,) = nvrtc.nvrtcCompileProgram(handle, len(flags), [flag.encode() for flag in flags])
+        log = (
+            _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, handle)
+            .rstrip(b"\0 \n")
+            .decode(errors="replace")
+        )
+        if int(result) != 0:
+            return Program(False, log or str(result), bad_option=int(result) == _INVALID_OPTION)
+        symbol = _checked(nvrtc.nvrtcGetLoweredName(handle, expression.encode())).decode()
+        return Program(
+            True,
+            log,
+            symbol,
+            _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, handle).rstrip(b"\0"),
+            _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, handle),
+        )
+    finally:
+        nvrtc.nvrtcDestroyProgram(handle)
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    """The values of a binding call; RuntimeError where its status is not success."""
+    status, *values = result
+    if int(status) != 0:
+        raise RuntimeError(str(status))
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _fetch(size: Any, get: Any, handle: Any) -> bytes:
+    count = _checked(size(handle))
+    buffer = bytes(count)
+    if count:
+        _checked(get(handle, buffer))
+    return buffer
+
+
+def _file_of_library() -> str | None:
+    try:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        path: str | None = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
+        return path
+    except (ImportError, RuntimeError, OSError):  # loaded in another way: the headers are found elsewhere
+        return None
