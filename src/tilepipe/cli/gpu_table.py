@@ -35,6 +35,6 @@ def print_gpus() -> None:
     out = console(sys.stdout)
     out.print(table)
     out.print(
-        "\nn fit: the most bytes of shared memory that a block may use so that n blocks fit on an SM; one byte "
-        "more is the cliff.\nEvery SM has 65536 registers, up to 255 a thread."
+        "\nn fit: the most bytes of shared memory that a block may use so that n blocks fit on an SM; one "
+        "byte more is the cliff.\nEvery SM has 65536 registers, up to 255 a thread."
     )
