@@ -1,0 +1,86 @@
+"""Tolerances, NaN, infinities and integers beyond float64; block samples of every grid."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilepipe.evidence.compare import errors_against
+from tilepipe.evidence.sampling import estimated_flops, sample_blocks
+from tilepipe.problem import Array, Case
+
+
+def case(values: Any, dtype: Any = np.float32, grid: tuple[int, int, int] = (1, 1, 1), **more: Any) -> Case:
+    data = np.asarray(values).astype(dtype)
+    flops, traffic = more.get("flops"), more.get("bytes")
+    return Case("s", {}, grid, (32, 1, 1), 0, (Array("y", "out", data.reshape(-1), data),), flops, traffic)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=8),
+    st.floats(0, 1),
+    st.floats(0, 100),
+)
+def test_tolerance_is_numpys(pairs: list[tuple[float, float]], rtol: float, atol: float) -> None:
+    actual, expected = np.array(pairs).T
+    errors = errors_against(case(actual, np.float64), {"y": expected}, rtol, atol)
+    assert errors.within == bool((np.abs(actual - expected) <= atol + rtol * np.abs(expected)).all())
+    assert errors.max_abs == np.abs(actual - expected).max()
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "within", "error"),
+    [
+        (math.nan, math.nan, True, 0.0),
+        (math.inf, math.inf, True, 0.0),
+        (math.inf, -math.inf, False, math.inf),
+        (1.0, math.inf, False, math.inf),
+        (math.inf, 1.0, False, math.inf),
+        (math.nan, 1.0, False, math.inf),
+        (1.0, math.nan, False, math.inf),
+        (1.25, 1.0, True, 0.25),
+    ],
+)
+def test_special_values(actual: float, expected: float, within: bool, error: float) -> None:
+    errors = errors_against(case([actual]), {"y": np.array([expected])}, 0.5, 0.0)
+    assert (errors.within, errors.max_abs) == (within, error)
+
+
+def test_exact_integers_and_narrow_floats() -> None:
+    big = 2**62 + 1
+    assert errors_against(case([big], np.int64), {"y": np.array([big])}, 0.0, 0.0).within
+    third = np.float32(ml_dtypes.bfloat16(1 / 3))
+    assert errors_against(case([1 / 3], ml_dtypes.bfloat16), {"y": np.array([third])}, 0.0, 0.0).within
+    assert not errors_against(case([1 / 3], ml_dtypes.bfloat16), {"y": np.array([1 / 3])}, 0.0, 0.0).within
+    assert errors_against(case(np.zeros((0, 3))), {"y": np.zeros((0, 3))}, 0.0, 0.0).within
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.tuples(*[st.integers(1, 40)] * 3), st.integers(1, 10**9), st.integers(1, 10**7), st.integers(0, 9))
+def test_samples(grid: tuple[int, int, int], flops: int, budget: int, seed: int) -> None:
+    total = math.prod(grid)
+    blocks = sample_blocks(case([1.0], grid=grid, flops=flops), seed, budget)
+    if blocks is None:
+        assert flops <= budget or total <= max(2, total * budget // flops)
+        return
+    assert list(blocks) == sorted(set(blocks)) and blocks[0] >= 0 and blocks[-1] < total
+    assert {0, total - 1} <= set(blocks)
+    assert len(blocks) == max(2, total * budget // flops) < total
+    assert blocks == sample_blocks(case([1.0], grid=grid, flops=flops), seed, budget)
+    if len(blocks) >= 8:
+        ends = [{0, n - 1} for n in grid]
+        corners = {x + grid[0] * (y + grid[1] * z) for x in ends[0] for y in ends[1] for z in ends[2]}
+        assert corners <= set(blocks)
+
+
+def test_estimates() -> None:
+    assert estimated_flops(case([1.0], flops=100)) == 100
+    assert estimated_flops(case([1.0], flops=100, bytes=50)) == 400
+    assert estimated_flops(case(np.zeros(10))) == 8 * 40

@@ -1,0 +1,282 @@
+"""Correctness and races over kernels that are Python functions: what passes, fails, stays unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from tilepipe.diagnostics import Refusal, error
+from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
+from tilepipe.evidence.types import Correctness, Races
+from tilepipe.launch.types import Finding, LaunchOptions, RunResult
+from tilepipe.problem import ArraySpec, Case, KernelProblem, Parameter
+
+PARAMETERS = (Parameter("x", "const float *", "float"), Parameter("y", "float *", "float"))
+PROBLEM = KernelProblem(
+    "double_it",
+    None,
+    ("N", "2"),
+    ("32",),
+    "64",
+    (ArraySpec("x", "in", ("N", "4"), offset=1), ArraySpec("y", "out", ("N", "4"), offset=2)),
+    {"small": {"N": 6}, "ragged": {"N": 5}},
+    flops="N*10",
+    reference="x * 2",
+    rtol=1e-6,
+)
+
+Body = Callable[[Case, LaunchOptions], None]
+
+
+@dataclass
+class FakeKernel:
+    body: Body
+    findings: tuple[Finding, ...] = ()
+    early_findings: tuple[Finding, ...] = ()
+    refuse: str | None = None
+    runs: list[tuple[Case, LaunchOptions]] = field(default_factory=list)
+
+    def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal:
+        self.runs.append((case, options))
+        if self.refuse is not None:
+            return error(self.refuse, "refused")
+        self.body(case, options)
+        return RunResult(self.early_findings if options.copies == "early" else self.findings)
+
+
+@dataclass(frozen=True)
+class FakeDevice:
+    kind: Literal["cpu", "cuda"] = "cpu"
+    name: str = "fake"
+    arch: str = "sm_90"
+
+    def load(self, unit: Any, arch: str) -> Any:
+        raise NotImplementedError
+
+
+def double(case: Case, options: LaunchOptions) -> None:
+    """Block (bx, by) of grid (N, 2) doubles half by of row bx."""
+    x, y = (a.data for a in case.arrays)
+    n = case.grid[0]
+    for block in options.blocks if options.blocks is not None else range(2 * n):
+        row, half = block % n, slice(block // n * 2, block // n * 2 + 2)
+        y[row, half] = x[row, half] * np.float32(2)
+
+
+def patched(patch: Callable[[Case], None]) -> Body:
+    def body(case: Case, options: LaunchOptions) -> None:
+        double(case, options)
+        patch(case)
+
+    return body
+
+
+def check(
+    changed: Body | FakeKernel, original: Body | FakeKernel = double, kind: Any = "cpu", **more: Any
+) -> tuple[Correctness, Races]:
+    kernels = [k if isinstance(k, FakeKernel) else FakeKernel(k) for k in (original, changed)]
+    problem = more.pop("problem", PROBLEM)
+    change = more.pop("change", LaunchChange())
+    subject = Subject(FakeDevice(kind), *kernels, problem, PARAMETERS, change=change)
+    answer = check_correctness(subject, more.pop("sizes", problem.sizes), **more)
+    assert not isinstance(answer, Refusal), answer
+    return answer
+
+
+def finding(kind: str, *lines: int) -> Finding:
+    return Finding(kind, f"{kind} at {lines}", lines)
+
+
+def test_equal_kernels_pass() -> None:
+    correctness, races = check(double)
+    assert correctness.status == "passed" and races.status == "passed"
+    assert set(correctness.sizes) == {"small", "ragged"}
+    small = correctness.sizes["small"]
+    assert small.bitwise is True and small.max_abs_error == 0.0 and small.within_tolerance is True
+    assert small.sampled is None and correctness.device == "fake"
+
+
+def last_bit(case: Case) -> None:
+    case.arrays[1].data.view(np.uint32)[3, 1] ^= 1
+
+
+def input_write(case: Case) -> None:
+    case.arrays[0].data[0, 0] = 0
+
+
+def outside_write(case: Case) -> None:
+    case.arrays[1].base[0] = 0
+
+
+def missing_write(case: Case) -> None:
+    case.arrays[1].data.view(np.uint32)[2, 2] = 0x7FC0A5A5
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        (last_bit, "`y` differs in 1 of"),
+        (input_write, "`x` differs"),
+        (outside_write, "`y` was written outside its view"),
+        (missing_write, "first at y[2][2]"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_any_differing_byte_fails(patch: Callable[[Case], None], words: str, kind: str) -> None:
+    correctness, _ = check(patched(patch), kind=kind)
+    assert correctness.status == "failed" and words in correctness.reason and "small" in correctness.reason
+    assert correctness.sizes["small"].bitwise is False
+
+
+def test_nan_payloads_count() -> None:
+    def payload(bits: int) -> Body:
+        return patched(lambda case: case.arrays[1].data.view(np.uint32).__setitem__((0, 0), bits))
+
+    problem = replace(PROBLEM, reference=None)
+    assert check(payload(0x7FC00001), payload(0x7FC00001), problem=problem)[0].status == "passed"
+    assert check(payload(0x7FC00002), payload(0x7FC00001), problem=problem)[0].status == "failed"
+
+
+def test_a_difference_with_early_copies_only_is_found() -> None:
+    def body(case: Case, options: LaunchOptions) -> None:
+        double(case, options)
+        if options.copies == "early":
+            last_bit(case)
+
+    assert check(body)[0].status == "failed"
+
+
+def test_runs_get_the_same_data_and_poisoned_outputs() -> None:
+    original, changed = FakeKernel(double), FakeKernel(double)
+    check(changed, original)
+    assert [o.copies for _, o in changed.runs] == ["late", "early"] * 2
+    assert len(original.runs) == 2 and all(o.checks for _, o in changed.runs)
+    first, second = (case.arrays[0].base.tobytes() for case, _ in (original.runs[0], changed.runs[0]))
+    assert first == second and original.runs[0][0].size == "small"
+
+
+def test_the_launch_change_applies_to_the_changed_kernel_only() -> None:
+    original, changed = FakeKernel(double), FakeKernel(double)
+    check(changed, original, change=LaunchChange(3, 16))
+    assert {c.shared for c, _ in original.runs} == {64} and {c.shared for c, _ in changed.runs} == {208}
+    other = FakeKernel(double)
+    check(other, change=LaunchChange(problem=replace(PROBLEM, block=("64",), shared="8")))
+    assert {(c.block, c.shared) for c, _ in other.runs} == {((64, 1, 1), 8)}
+
+
+def test_a_gpu_runs_the_original_twice_and_checks_no_races() -> None:
+    original, changed = FakeKernel(double), FakeKernel(double)
+    correctness, races = check(changed, original, kind="cuda")
+    assert correctness.status == "passed" and races.status == "unknown" and "emulator" in races.reason
+    assert len(original.runs) == 4 and len(changed.runs) == 2
+
+
+def noisy(scale: float) -> Body:
+    rng = np.random.default_rng(1)
+
+    def body(case: Case, options: LaunchOptions) -> None:
+        double(case, options)
+        case.arrays[1].data[...] *= 1 + scale * rng.random(case.arrays[1].data.shape, np.float32)
+
+    return body
+
+
+def test_an_unsteady_original_is_compared_within_tolerance() -> None:
+    problem = replace(PROBLEM, reference=None, rtol=0.0)
+    good, _ = check(noisy(1e-5), noisy(1e-5), kind="cuda", problem=problem)
+    assert good.status == "passed" and good.sizes["small"].bitwise is None
+    assert "differs from itself" in good.sizes["small"].note
+    bad, _ = check(noisy(0.5), noisy(1e-5), kind="cuda", problem=problem)
+    assert bad.status == "failed"
+
+
+def test_races_of_the_changed_kernel_fail_though_the_numbers_agree() -> None:
+    race = finding("write-read race", 7, 9)
+    correctness, races = check(FakeKernel(double, (race, race)))
+    assert correctness.status == "passed"
+    assert races.status == "failed" and races.findings == (race,) and races.method == "emulator"
+    late = check(FakeKernel(double, (), (finding("pending at exit"),)))[1]
+    assert late.status == "failed"
+
+
+def test_a_racy_original_leaves_nothing_to_preserve() -> None:
+    race = finding("write-read race", 7, 9)
+    original = FakeKernel(double, (race,))
+    correctness, races = check(FakeKernel(double, (race,)), original)
+    assert correctness.status == "passed" and races.status == "unknown" and races.original_findings == (race,)
+    clean = check(double, FakeKernel(double, (race,)))[1]
+    assert clean.status == "passed" and clean.original_findings == (race,)
+    # only the reference can tell which of two different results is right
+    wrong = FakeKernel(patched(last_bit), (race,))
+    judged, _ = check(double, wrong)
+    assert judged.status == "passed" and judged.sizes["small"].bitwise is False
+    undecided, _ = check(double, wrong, problem=replace(PROBLEM, reference=None))
+    assert undecided.status == "unknown" and "races" in undecided.reason
+    new = check(FakeKernel(double, (finding("out of bounds"),)), FakeKernel(double, (race,)))[1]
+    assert new.status == "failed"
+
+
+def test_the_reference_judges_both() -> None:
+    off = replace(PROBLEM, reference="x * 2 + 0.5", atol=0.1)
+    correctness, _ = check(double, problem=off)
+    assert correctness.status == "failed" and "the original itself" in correctness.reason
+    small = correctness.sizes["small"]
+    assert small.bitwise is True and small.max_abs_error == small.original_abs_error == pytest.approx(0.5)
+
+
+def test_a_failing_reference_is_the_problems_fault() -> None:
+    subject = Subject(
+        FakeDevice(), FakeKernel(double), FakeKernel(double), replace(PROBLEM, reference="x @ x"), PARAMETERS
+    )
+    answer = check_correctness(subject, PROBLEM.sizes)
+    assert isinstance(answer, Refusal) and answer.diagnostics[0].code == "TP118"
+    answer = check_correctness(replace(subject, parameters=PARAMETERS[:1]), PROBLEM.sizes)
+    assert isinstance(answer, Refusal) and answer.diagnostics[0].code == "TP114"
+
+
+def test_large_grids_are_sampled_and_compared_where_written() -> None:
+    big = replace(PROBLEM, sizes={"target": {"N": 1000}}, flops="1000*N", reference="1 // 0")
+    changed = FakeKernel(double)
+    correctness, races = check(changed, problem=big, budget_flops=10_000)
+    target = correctness.sizes["target"]
+    assert correctness.status == "passed" and target.sampled == (20, 2000) and target.bitwise is True
+    blocks = changed.runs[0][1].blocks
+    assert blocks is not None and {0, 999, 1000, 1999} <= set(blocks) and len(set(blocks)) == 20
+    assert races.status == "passed" and len(changed.runs) == 1
+    row = blocks[7] % 1000
+    wrong = patched(lambda case: case.arrays[1].data.__setitem__((row, 1), 9))
+    assert check(wrong, problem=big, budget_flops=10_000)[0].status == "failed"
+    regridded = LaunchChange(problem=replace(big, grid=("2", "N")))
+    assert check(double, problem=big, change=regridded, budget_flops=10_000)[0].status == "unknown"
+
+
+@pytest.mark.parametrize(("code", "status"), [("TP353", "failed"), ("TP352", "failed"), ("TP301", "unknown")])
+def test_a_changed_kernel_that_does_not_run(code: str, status: str) -> None:
+    changed = FakeKernel(double, refuse=code)
+    correctness, races = check(changed)
+    assert correctness.status == status and code in correctness.reason
+    assert races.status == "unknown" and len(changed.runs) == 1  # not tried again at the next size
+
+
+def test_an_original_that_does_not_run_is_unknown() -> None:
+    correctness, races = check(double, FakeKernel(double, refuse="TP353"))
+    assert correctness.status == "unknown" and "original" in correctness.reason and races.status == "unknown"
+
+
+def test_kernels_that_write_nothing_prove_nothing() -> None:
+    correctness, _ = check(lambda *_: None, lambda *_: None, problem=replace(PROBLEM, reference=None))
+    assert correctness.status == "unknown" and "no output" in correctness.reason
+
+
+def test_empty_outputs_are_equal() -> None:
+    empty = replace(PROBLEM, grid=("1",), sizes={"short0": {"N": 0}})
+    assert check(lambda *_: None, lambda *_: None, problem=empty)[0].status == "passed"
+
+
+def test_no_sizes() -> None:
+    correctness, races = check(double, sizes={})
+    assert correctness.status == "unknown" and races.status == "unknown"
