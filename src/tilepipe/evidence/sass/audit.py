@@ -72,7 +72,7 @@ def audit(
     for text, symbol, which in zip(
         (pipelined_sass, original_sass), symbols, ("pipelined", "original"), strict=True
     ):
-        function = decode(text).get(symbol)
+        function = decode(text, symbol).get(symbol)
         if function is None or not function.instructions:
             return _undecided(arch, f"the listing holds no encoded instructions of the {which} `{symbol}`")
         functions.append(function)
@@ -137,7 +137,7 @@ def _main_loop(graph: Graph, expected: Expectation) -> tuple[LoopFacts | None, l
             message = "the main loop holds no asynchronous copy (LDGSTS)"
             return None, [_Finding(NO_ASYNC, "failed", message)]
     judged = [_judge(graph, loop, expected) for loop in candidates]
-    judged.sort(key=lambda pair: -pair[0].math)
+    judged.sort(key=lambda pair: -min((load.window for load in pair[0].loads), default=0))
     passed = [pair for pair in judged if not pair[1]]
     if len(passed) == len(judged) or (passed and expected.fallback):
         return passed[0]
@@ -186,31 +186,33 @@ def _judge_load(load: LoadFacts, expected: Expectation) -> list[_Finding]:
             return [_Finding(NOT_WAITED, "failed", f"{name} is not waited for by any DEPBAR of the loop")]
         return [_Finding(NOT_WAITED, "unknown", f"no wait for {name} is seen")]
     found = []
-    deepest = None if expected.stages is None else (expected.stages - 2) * expected.barriers
-    if (
-        load.asynchronous
-        and deepest is not None
-        and load.barriers_crossed > deepest + expected.author_barriers
-    ):
-        message = (
-            f"{name} is waited for {load.barriers_crossed} barriers later, when its stage of a ring of "
-            f"{expected.stages} has already been read"
-        )
-        found.append(_Finding(NOT_WAITED, "failed", message))
-    half = load.tile_work / 2
-    if load.window < half:
+    if load.window < load.needed:
         message = (
             f"{name} is waited for at 0x{load.wait.address:04x} after {load.window:g} math instructions of "
-            f"{load.tile_work:g} a tile, less than half"
+            f"{load.tile_work:g} a tile; at least {load.needed:g} should hide it"
         )
         found.append(_Finding(NOT_OVERLAPPED, "failed", message))
-    elif between := _barriers_between(load, expected):
-        message = f"{between} block barrier(s) stand between {name} and the math that should hide it"
-        found.append(_Finding(BARRIER_BETWEEN, "failed", message))
-    if load.work_before_barrier >= half and load.window >= half:
+    elif load.work_before_barrier >= load.tile_work / 2:
         message = f"no block barrier stands between the wait for {name} and the math of the next tile"
         found.append(_Finding(NOT_PUBLISHED, "failed", message))
+    elif _waited_late(load, expected):
+        message = (
+            f"{name} is waited for {load.barriers_crossed} block barrier(s) later, when its stage of a ring "
+            f"of {expected.stages} has been read already"
+        )
+        found.append(_Finding(NOT_WAITED, "failed", message))
+    if load.window >= load.needed and (between := _barriers_between(load, expected)):
+        message = f"{between} block barrier(s) stand between {name} and the math that should hide it"
+        found.append(_Finding(BARRIER_BETWEEN, "failed", message))
     return found
+
+
+def _waited_late(load: LoadFacts, expected: Expectation) -> bool:
+    """Whether an asynchronous copy is complete only after the tile that it belongs to has begun: a ring of S
+    stages passes the barriers of S - 2 tiles in between, and the author's own of the tile of the issue."""
+    if not load.asynchronous or expected.stages is None:
+        return False
+    return load.barriers_crossed > (expected.stages - 2) * expected.barriers + expected.author_barriers
 
 
 def _barriers_between(load: LoadFacts, expected: Expectation) -> int:

@@ -48,7 +48,7 @@ class Control:
         return f"B{waits} R{read} W{write} {'Y' if self.yields else '-'} S{self.stall:02d}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one object a place in the code, compared and hashed as such
 class Instruction:
     """One instruction. `address` is its byte offset in the function; `opcode` the mnemonic up to its first
     dot, `modifiers` what follows; `guard` the predicate (`P0`, `!UP1`) or None; `targets` the addresses that
@@ -96,18 +96,18 @@ def decode_control(encoding: int) -> Control:
     )
 
 
-def decode(text: str) -> dict[str, Function]:
-    """The functions in a listing, by (mangled) name.
+def decode(text: str, only: str | None = None) -> dict[str, Function]:
+    """The functions in a listing by (mangled) name, or `only` the one of that name.
 
     Instructions without an encoding on their lines (a listing made without `-hex`) are left out, so such a
     listing gives functions without instructions.
     """
     functions: dict[str, Function] = {}
-    section = _Section("")
+    section = _Section("", only)
     for line in text.splitlines():
         if opened := _SECTION.match(line):
             section.close(functions)
-            section = _Section(opened[1])
+            section = _Section(opened[1], only)
         elif section.is_code:
             section.read(line)
     section.close(functions)
@@ -117,9 +117,9 @@ def decode(text: str) -> dict[str, Function]:
 class _Section:
     """Collects the lines of one `.text.NAME` section."""
 
-    def __init__(self, name: str) -> None:
-        self.is_code = name.startswith(".text.")
+    def __init__(self, name: str, only: str | None) -> None:
         self.name = name.removeprefix(".text.")
+        self.is_code = name.startswith(".text.") and only in (None, self.name)
         self.rows: list[tuple[int, str, int]] = []  # address, text, encoding
         self.labels: dict[str, int] = {}
         self.names_ahead: list[str] = []  # labels whose instruction has not come yet

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilepipe.evidence.sass.decode import Instruction
+from tilepipe.evidence.sass.flow import find_math
 from tilepipe.evidence.sass.measure import LoopFacts
-from tilepipe.evidence.sass.trace import find_math
 
 _WIDTH = 58  # columns of the instruction's text
 

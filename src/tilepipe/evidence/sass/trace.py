@@ -1,4 +1,4 @@
-"""One iteration of a loop as a straight sequence of instructions, and the data flow along it.
+"""One iteration of a loop as a straight sequence of instructions.
 
 A loop body has guards, alternatives and inner loops. The trace through a block is the longest path of the
 body that passes it, each inner loop taken once: every guard is taken, and of two alternatives the longer one.
@@ -13,23 +13,6 @@ from graphlib import TopologicalSorter
 
 from tilepipe.evidence.sass.cfg import Graph, Loop
 from tilepipe.evidence.sass.decode import Instruction
-from tilepipe.evidence.sass.registers import reads, store_data, writes
-
-LOADS = frozenset({"LDG", "LDS", "LDSM", "LDL", "LD", "LDC", "LDCU", "ULDC", "ATOM", "ATOMG", "ATOMS"})
-SHARED_LOADS = frozenset(("LDS", "LDSM"))
-DATA_LOADS = frozenset(("LDG", "LD", "LDL")) | SHARED_LOADS
-_TENSOR = frozenset({"HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA"})
-_FLOAT = (
-    frozenset({"FFMA", "FMUL", "FADD", "DFMA", "DMUL", "DADD", "HFMA2", "HMUL2", "HADD2", "MUFU", "IDP"})
-    | _TENSOR
-)
-_PACKED = frozenset(("FFMA2", "FMUL2", "FADD2"))  # two single-precision operations
-_MOVES = (
-    frozenset(
-        {"MOV", "UMOV", "SEL", "STS", "STG", "STL", "SHFL", "PRMT", "R2UR", "LDGSTS", "BAR", "BRA", "NOP"}
-    )
-    | LOADS
-)
 
 
 @dataclass(frozen=True)
@@ -141,78 +124,3 @@ def _longest(
     while to_latch[path[-1]][1] != -1:
         path.append(to_latch[path[-1]][1])
     return path
-
-
-def derived(trace: Trace, sources: frozenset[str]) -> list[bool]:
-    """For each step, whether it reads something that comes from a load whose opcode is in `sources`, through
-    any number of other instructions, also of the iteration before."""
-    tainted: set[str] = set()
-    marks = [False] * len(trace.steps)
-    for _ in range(2):  # the second round sees what the back edge carries
-        for index, step in enumerate(trace.steps):
-            instruction = step.instruction
-            if instruction.never_runs:
-                continue
-            marks[index] = bool(reads(instruction) & tainted)
-            carries = instruction.opcode in sources or (marks[index] and instruction.opcode not in LOADS)
-            if carries:
-                tainted |= writes(instruction)
-            elif instruction.guard is None:
-                tainted -= writes(instruction)
-    return marks
-
-
-def reaches_shared_store(trace: Trace, index: int) -> bool:
-    """Whether a loaded value is stored to shared memory within the next iteration, converted perhaps, but not
-    summed up on the way."""
-    live = set(writes(trace.steps[index].instruction))
-    for place, _ in trace.cycle(index, 1):
-        instruction = trace.steps[place].instruction
-        if instruction.opcode == "STS" and store_data(instruction) & live:
-            return True
-        results = writes(instruction)
-        summed = instruction.opcode in _TENSOR or bool(results & reads(instruction) - live)
-        if reads(instruction) & live and instruction.opcode not in LOADS and not summed:
-            live |= results
-        elif instruction.guard is None:
-            live -= results
-        if not live:
-            return False
-    return False
-
-
-@dataclass(frozen=True)
-class Math:
-    """Math operations of each step of a trace. `all` are the floating-point, tensor and dot-product
-    operations on loaded data (which leaves out constants moved through the floating-point pipe and address
-    arithmetic). `work` is what a tile's compute is measured by: its tensor operations if it has any, else its
-    operations on data from shared memory, else all integer arithmetic on such data, which locates the work
-    but does not count it (`counted` is then false), since it shares its opcodes with addresses."""
-
-    all: list[int]
-    work: list[int]
-    counted: bool
-
-
-def find_math(trace: Trace) -> Math:
-    """The math of a trace."""
-    code = [step.instruction for step in trace.steps]
-    on_loaded = derived(trace, DATA_LOADS)
-    on_shared = derived(trace, SHARED_LOADS | {"LDL"})
-    everything = [_operations(i) if used else 0 for i, used in zip(code, on_loaded, strict=True)]
-    tensor = [int(i.opcode in _TENSOR) for i in code]
-    shared = [n if used else 0 for n, used in zip(everything, on_shared, strict=True)]
-    for work in (tensor, shared):
-        if any(work):
-            return Math(everything, work, True)
-    integer = [
-        int(used and i.opcode not in _MOVES and "MOV" not in i.modifiers)
-        for i, used in zip(code, on_shared, strict=True)
-    ]
-    return Math(everything, integer, False)
-
-
-def _operations(instruction: Instruction) -> int:
-    if instruction.opcode in _PACKED:
-        return 2
-    return int(instruction.opcode in _FLOAT)

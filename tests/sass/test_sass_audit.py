@@ -1,0 +1,185 @@
+"""The audit's verdict on a labelled set: right pipelines, and pipelines with one planted defect each."""
+
+from __future__ import annotations
+
+import pytest
+from sass_listings import ARCHS, HERE, ZOO, forms, listing, only_symbol, shapes
+
+from tilepipe.evidence.sass import Expectation, audit, diagnostics
+from tilepipe.evidence.types import Sass
+
+FEW = ("sm_80", "sm_90", "sm_120")  # the rest is in the full tier
+EVERY_ARCH = [a if a in FEW else pytest.param(a, marks=pytest.mark.full) for a in ARCHS]
+
+
+def ring(stages: int, **more: object) -> Expectation:
+    return Expectation(asynchronous=True, stages=stages, **more)
+
+
+STAGED = Expectation(asynchronous=False)
+PREFETCH = Expectation(asynchronous=False, barriers=2)
+INSIDE = {"barriers": 3, "barriers_original": 4, "author_barriers": 2}
+
+RIGHT_FORMS = {
+    "ring2": ring(2),
+    "ring3": ring(3),
+    "ring4": ring(4),
+    "ring3_author_barriers": ring(3, **INSIDE),
+    "ring3_rolled": ring(3),
+    "textbook": ring(2),
+    "staged": STAGED,
+    "prefetch": PREFETCH,
+    "dispatched": Expectation(asynchronous=False, fallback=True),
+}
+DEFECTS = {  # the expectation, and the one code that the audit must give
+    "original": (PREFETCH, "TP420"),
+    "bad_sunk": (STAGED, "TP420"),
+    "bad_used_at_once": (STAGED, "TP420"),
+    "bad_waits_at_once": (ring(3), "TP420"),
+    "bad_barrier_between": (PREFETCH, "TP421"),
+    "bad_no_wait": (ring(2), "TP422"),
+    "bad_waits_late": (ring(3), "TP422"),
+    "bad_barrier_before_wait": (ring(2), "TP423"),
+    "bad_half_math": (ring(3), "TP424"),
+    "bad_spilled": (ring(2), "TP425"),
+    "bad_trap": (ring(3), "TP426"),
+    "staged": (ring(2), "TP427"),
+}
+
+
+def original_of(name: str) -> str:
+    for suffix in ("author_barriers", "rolled"):
+        if name.endswith(suffix):
+            return f"original_{suffix}"
+    return "original"
+
+
+def audit_form(name: str, arch: str, expectation: Expectation) -> Sass:
+    return audit(forms(arch), forms(arch), arch, (name, original_of(name)), expectation)
+
+
+@pytest.mark.parametrize("arch", EVERY_ARCH)
+@pytest.mark.parametrize("name", RIGHT_FORMS)
+def test_right_forms_pass(name: str, arch: str) -> None:
+    sass = audit_form(name, arch, RIGHT_FORMS[name])
+    assert (sass.status, sass.codes) == ("passed", ()), sass.reasons
+    assert sass.math_per_tile == sass.math_per_tile_original == 256  # 64 x 64 x 16 by 256 threads
+    assert (sass.loads, sass.copy_bytes) == (2, (16,))
+    assert sass.window_original == 0
+    assert sass.barriers_between == sass.spills == 0
+    assert sass.window is not None and sass.window_cycles is not None
+    assert sass.window_cycles >= sass.window >= 64
+
+
+@pytest.mark.parametrize("arch", EVERY_ARCH)
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_ring_spans_a_whole_tile_for_each_stage_in_flight(stages: int, arch: str) -> None:
+    assert audit_form(f"ring{stages}", arch, ring(stages)).window == 256 * (stages - 1)
+
+
+@pytest.mark.parametrize("arch", EVERY_ARCH)
+@pytest.mark.parametrize("name", DEFECTS)
+def test_planted_defects_fail(name: str, arch: str) -> None:
+    expectation, code = DEFECTS[name]
+    sass = audit_form(name, arch, expectation)
+    assert (sass.status, sass.codes) == ("failed", (code,)), sass.reasons
+    (diagnostic,) = diagnostics(sass)
+    assert (diagnostic.code, diagnostic.severity) == (code, "warning")
+    assert arch in diagnostic.message
+
+
+SHAPES = {
+    "bytes_staged": (STAGED, None, 48, (1,)),
+    "batch_ring": (ring(3), 32, 2, (4,)),
+    "half_prefetch": (PREFETCH, 16, 2, (4,)),
+    "tensor_mixed": (ring(2), 32, 4, (4, 16)),
+}
+
+
+@pytest.mark.parametrize("arch", EVERY_ARCH)
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_of_real_kernels_pass(name: str, arch: str) -> None:
+    if (name, arch) == ("tensor_mixed", "sm_100"):
+        pytest.skip("ptxas moves the load into registers behind 15 of the 16 HMMA of this kernel on sm_100")
+    expectation, math, loads, widths = SHAPES[name]
+    original = f"{name.split('_', maxsplit=1)[0]}_original"
+    sass = audit(shapes(arch), shapes(arch), arch, (name, original), expectation)
+    assert (sass.status, sass.codes) == ("passed", ()), sass.reasons
+    assert sass.math_per_tile == sass.math_per_tile_original == math
+    assert (sass.loads, sass.copy_bytes) == (loads, widths)
+
+    sass = audit(shapes(arch), shapes(arch), arch, (original, original), PREFETCH)
+    assert (sass.status, sass.codes) == ("failed", ("TP420",)), sass.reasons
+
+
+@pytest.mark.parametrize("name", ["tensor_uniform_scale", "tensor_late_scale"])
+def test_a_load_that_feeds_the_tile_and_stalls_is_found_beside_others_that_overlap(name: str) -> None:
+    """On sm_90 the uniform scale is moved into a uniform register, which waits for it, before the math."""
+    text = shapes("sm_90")
+    sass = audit(text, text, "sm_90", (name, "tensor_original"), ring(2))
+    assert (sass.status, sass.codes) == ("failed", ("TP420",)), sass.reasons
+
+
+@pytest.mark.parametrize("arch", EVERY_ARCH)
+@pytest.mark.parametrize(
+    ("emitted", "original"),
+    [
+        ("hgemm_wmma_bias.ring", "hgemm_wmma_bias"),
+        ("sgemm_copyloop.ringw_split_over", "sgemm_copyloop"),
+        ("sgemm_outer84.stash", "sgemm_outer84"),
+    ],
+)
+def test_hand_made_outputs_pass(emitted: str, original: str, arch: str) -> None:
+    after = listing(HERE / "emitted" / f"{emitted}.cu", arch)
+    before = listing(ZOO / f"{original}.cu", arch)
+    expectation = ring(3, fallback=emitted.startswith("sgemm_copyloop"))
+    sass = audit(after, before, arch, (only_symbol(after), only_symbol(before)), expectation)
+    assert (sass.status, sass.codes) == ("passed", ()), sass.reasons
+    assert sass.math_per_tile == sass.math_per_tile_original is not None
+    assert sass.copy_bytes == (16,)
+
+
+def test_an_unrolled_tile_loop_is_unknown() -> None:
+    sass = audit_form("unrolled", "sm_80", ring(2))
+    assert (sass.status, sass.codes) == ("unknown", ("TP430",))
+    assert sass.math_per_tile is None
+
+
+def test_two_loops_of_which_one_overlaps_are_unknown_unless_the_caller_knows_of_the_fallback() -> None:
+    sass = audit_form("dispatched", "sm_80", STAGED)
+    assert (sass.status, sass.codes) == ("unknown", ("TP431",))
+    assert audit_form("dispatched", "sm_80", RIGHT_FORMS["dispatched"]).status == "passed"
+
+
+def test_barriers_that_do_not_divide_leave_the_math_open() -> None:
+    sass = audit_form("ring3_author_barriers", "sm_80", ring(3, barriers=2))
+    assert sass.math_per_tile is None
+    assert sass.status == "unknown" and sass.codes == ("TP431",)
+
+
+def test_counts_of_the_emulator_replace_the_static_ones() -> None:
+    both = ring(3, math_per_tile=260.0, math_per_tile_original=260.0)
+    sass = audit_form("ring3", "sm_80", both)
+    assert (sass.status, sass.math_per_tile, sass.math_per_tile_original) == ("passed", 260, 260)
+    fewer = ring(3, math_per_tile=250.0, math_per_tile_original=260.0)
+    assert audit_form("ring3", "sm_80", fewer).codes == ("TP424",)
+
+
+@pytest.mark.parametrize(
+    ("pipelined", "original"),
+    [("", forms), (forms, ""), (lambda arch: forms(arch).replace("/* 0x", "/* "), forms)],
+    ids=["no pipelined text", "no original text", "no encodings"],
+)
+def test_a_listing_that_cannot_be_read_is_unknown(pipelined: object, original: object) -> None:
+    texts = [text("sm_80") if callable(text) else text for text in (pipelined, original)]
+    sass = audit(*texts, "sm_80", ("ring3", "original"), ring(3))
+    assert (sass.status, sass.codes) == ("unknown", ("TP432",))
+
+
+def test_the_excerpt_shows_loads_waits_barriers_and_math_in_order() -> None:
+    lines = audit_form("ring3", "sm_90", ring(3)).excerpt
+    kinds = ["waits for 1, 2", "block barrier", "copy 1", "copy 2", "closes the group", "first math"]
+    positions = [next(k for k, line in enumerate(lines) if line.endswith(kind)) for kind in kinds]
+    assert positions == sorted(positions)
+    assert any("256 since the first" in line for line in lines)
+    assert not any("@!PT" in line for line in lines)
