@@ -21,7 +21,7 @@ PROBE_ARCH = "compute_80"
 
 
 class CachingToolchain(ABC):
-    """A `Toolchain` over one compiler. Safe to use from several processes; one object belongs to one thread."""
+    """A `Toolchain` over one compiler. Processes may share a cache; an object belongs to one thread."""
 
     def __init__(self, cache: Cache | None = None) -> None:
         self._cache = cache if cache is not None else Cache()
@@ -34,9 +34,9 @@ class CachingToolchain(ABC):
     def compile(self, unit: Unit, arch: str, kind: Literal["ptx", "cubin"]) -> Compiled | Refusal:
         """The unit's kernel for `arch` ("sm_80").
 
-        Refusals: TP200 the source does not compile, TP201 an include is missing, TP202 and TP203 the compiler is
-        not at hand, TP204 it does not know the architecture, TP205 no such kernel, TP206 the assembler refuses,
-        TP209 which instance is meant, TP210 an unknown flag.
+        Refusals: TP200 the source does not compile, TP201 an include is missing, TP202 and TP203 the compiler
+        is not at hand, TP204 it does not know the architecture, TP205 no such kernel, TP206 the assembler
+        refuses, TP209 which instance is meant, TP210 an unknown flag.
         """
         missing = self.unavailable()
         if missing is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tilepipe.source import SourceFile, Span
 from tilepipe.toolchain.extract import Extraction, Macros, defines_kernel, extract, kernel_scope, macros
@@ -56,19 +57,26 @@ class DeviceSource:
         return main, headers
 
     def without(self, errors: tuple[CompilerError, ...]) -> DeviceSource | None:
-        """The unit without the innermost suspects that errors stand in; None where no error stands in one."""
-        dropped = list(self.dropped)
-        for index, (source, extraction) in enumerate(zip(self.sources, self.extractions, strict=True)):
-            lines = {error.line for error in errors if error.file == source.name}
-            guilty = {_innermost(source, extraction.suspects, line) for line in lines} - {None}
-            dropped[index] += tuple(span for span in guilty if span is not None)
-        if tuple(dropped) == self.dropped:
-            return None
-        extractions = tuple(
-            extract(source, self.unit.kernel, self.known, self.other_kernels, gone)
-            for source, gone in zip(self.sources, dropped, strict=True)
-        )
-        return replace(self, extractions=extractions, dropped=tuple(dropped))
+        """The unit without the innermost suspect around the first error in one; None where there is none.
+
+        One at a time: later errors may be consequences of the first.
+        """
+        names = [source.name for source in self.sources]
+        for error in errors:
+            index = names.index(error.file) if error.file in names else None
+            if index is None:
+                continue
+            source = self.sources[index]
+            guilty = _innermost(source, self.extractions[index].suspects, error.line)
+            if guilty is not None:
+                gone = (*self.dropped[index], guilty)
+                extraction = extract(source, self.unit.kernel, self.known, self.other_kernels, gone)
+                return replace(
+                    self,
+                    extractions=_with(self.extractions, index, extraction),
+                    dropped=_with(self.dropped, index, gone),
+                )
+        return None
 
 
 def prepare(unit: Unit, files: Files) -> DeviceSource:
@@ -89,11 +97,18 @@ def prepare(unit: Unit, files: Files) -> DeviceSource:
 
 
 def kernel_name(unit: Unit, sources: list[SourceFile]) -> str:
-    """The C++ expression that denotes the unit's kernel at global scope, found in the first source with it."""
+    """The C++ expression that denotes the unit's kernel at global scope."""
     name = unit.instantiate or unit.kernel
     scopes = (kernel_scope(source, unit.kernel) for source in sources)
     qualifier = "::".join(next((scope for scope in scopes if scope), ()))
     return name if not qualifier or name.startswith((qualifier + "::", "::")) else f"{qualifier}::{name}"
+
+
+_Item = TypeVar("_Item")
+
+
+def _with(items: tuple[_Item, ...], index: int, item: _Item) -> tuple[_Item, ...]:
+    return (*items[:index], item, *items[index + 1 :])
 
 
 def _innermost(source: SourceFile, suspects: tuple[Span, ...], line: int) -> Span | None:

@@ -21,9 +21,9 @@ def disassemble(
 ) -> str | Refusal:
     """The text of `nvdisasm -c -hex`: labels at branch targets, and the 128-bit encoding of each instruction.
 
-    `symbol` is the kernel wanted, None for all functions of the cubin. With `line_info`, `//## File "a.cu", line
-    41` stands before the instructions of each source line, inlined callers included. Refusals: TP207 no nvdisasm,
-    TP208 it failed, which the disassembler of an older toolkit does on newer architectures.
+    `symbol` is the kernel wanted, None for all functions of the cubin. With `line_info`, a comment such as
+    `//## File "a.cu", line 41` stands before the instructions of each source line, inlined callers included.
+    Refusals: TP207 no nvdisasm, TP208 it failed, as that of an older toolkit does on newer architectures.
     """
     tool = find_nvdisasm()
     if tool is None:

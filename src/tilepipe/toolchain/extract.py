@@ -1,9 +1,9 @@
 """The device part of a CUDA file, in place: host code is blanked, so every offset, line and column stays.
 
 A device-only compiler rejects host code, so functions that are neither `__device__`, `__global__` nor
-`constexpr` go, with host variables, other kernels and explicit instantiations. What might be host code but
-cannot be told without compiling (a struct with a `std::vector` in it, a constant of a host type) stays and is
-a *suspect*: when the compiler rejects it, it is blanked and the compilation repeated.
+`constexpr` go, with host variables, other kernels, explicit instantiations, and types that hold what only the
+host has. What might be host code but cannot be told without compiling (a struct with a member of a type from
+some library) stays and is a *suspect*: when the compiler rejects it, it is blanked and the rest tried again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import tree_sitter
 
-from tilepipe.source import SourceFile, Span, parse_tree, span
+from tilepipe.source import SourceFile, Span, parse_tree
 from tilepipe.source.lexical import blank, lexemes
 
 _DEVICE = frozenset({b"__device__", b"__global__", b"__constant__", b"__managed__", b"__shared__"})
@@ -22,6 +22,13 @@ _KERNEL = frozenset({b"__global__"})
 _COMPILE_TIME = frozenset({b"constexpr", b"consteval", b"constinit"})
 # A word in capitals in front of a function may be somebody's macro for `__device__`.
 _MACRO_LIKE = re.compile(rb"[A-Z][A-Z0-9_]{3,}\Z")
+# What no device code can say: types and streams of the host's library, calls of the runtime's API, launches.
+_HOST_ONLY = re.compile(
+    rb"\bstd\s*::\s*(?:vector|string|map|set|unordered_\w+|list|deque|queue|stack|[io]?f?stream|[io]?stringstream"
+    rb"|cout|cerr|clog|endl|chrono|thread|mutex|unique_ptr|shared_ptr|function|mt19937\w*|random_device"
+    rb"|\w*_distribution|runtime_error|exception|to_string|filesystem)\b"
+    rb"|\bcuda[A-Z]\w*\s*\(|<<<|\bstd\s*::\s*\w*printf\b"
+)
 _DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)([\s\S]*)")
 # Directives that stay where the code around them goes: they decide what the rest of the file says.
 _STRUCTURAL = re.compile(rb"[ \t]*#[ \t]*(?:define|undef|if|ifdef|ifndef|elif|else|endif)\b")
@@ -121,8 +128,7 @@ class _Sorter:
             if verdict == "host":
                 self.host.append(_statement(self.data, item))
             elif verdict == "suspect":
-                self.suspects.append(_statement(self.data, item))
-                self.suspects += self._members(item)
+                self._suspect(item)
 
     def _verdict(self, item: tree_sitter.Node) -> str:
         """ "keep", "host" or "suspect"."""
@@ -130,12 +136,15 @@ class _Sorter:
         inner = _declared(item)
         if words & self.known.kernel:
             return self._kernel_verdict(item, inner)
-        if words & self.known.device or words & _COMPILE_TIME:
+        if words & self.known.device:
             return "keep"
+        if words & _COMPILE_TIME:
+            return "suspect"
+        specifiers = _words(_specifiers(self.data, inner))
         if inner.type == "function_definition":
-            return "suspect" if any(_MACRO_LIKE.match(word) for word in words) else "host"
+            return "suspect" if any(_MACRO_LIKE.match(word) for word in specifiers) else "host"
         if inner.type == "declaration" and not _defines_type(inner):
-            return "suspect" if b"const" in _words(_specifiers(self.data, inner)) else "host"
+            return "suspect" if b"const" in specifiers else "host"
         if inner.type.startswith("preproc") or inner.type == "comment":
             return "keep"
         return "suspect"
@@ -149,6 +158,17 @@ class _Sorter:
             return "keep"
         return "keep" if _function_name(inner) == self.kernel else "host"
 
+    def _suspect(self, item: tree_sitter.Node) -> None:
+        """File an item that may be host code; it certainly is if it says so outside its member functions."""
+        whole = _statement(self.data, item)
+        rest = bytearray(self.data[whole.start : whole.end])
+        members = list(self._members(item))
+        for member in members:
+            rest[member.start - whole.start : member.end - whole.start] = bytes(member.end - member.start)
+            verdict = self.host if _HOST_ONLY.search(self.data, member.start, member.end) else self.suspects
+            verdict.append(member)
+        (self.host if _HOST_ONLY.search(rest) else self.suspects).append(whole)
+
     def _members(self, item: tree_sitter.Node) -> Iterator[Span]:
         """Host member functions of a class: suspects too, so that the class can stay without them."""
         body = next(
@@ -158,7 +178,7 @@ class _Sorter:
             if _declared(member).type == "function_definition":
                 words = _words(_head(self.data, member))
                 if not words & self.known.device and not words & _COMPILE_TIME:
-                    yield span(member)
+                    yield Span(_start(self.data, member), member.end_byte)
 
 
 def _items(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
@@ -194,14 +214,22 @@ def _declared(item: tree_sitter.Node) -> tree_sitter.Node:
 def _head(data: bytes, item: tree_sitter.Node) -> bytes:
     """The text of an item before its body: where qualifiers stand."""
     body = _declared(item).child_by_field_name("body")
-    return data[item.start_byte : body.start_byte if body is not None else item.end_byte]
+    return data[_start(data, item) : body.start_byte if body is not None else item.end_byte]
 
 
-def _specifiers(data: bytes, declaration: tree_sitter.Node) -> bytes:
-    declarator = declaration.child_by_field_name("declarator")
-    return data[
-        declaration.start_byte : declarator.start_byte if declarator is not None else declaration.end_byte
-    ]
+def _start(data: bytes, item: tree_sitter.Node) -> int:
+    """Where an item begins as written: the tree does not know of qualifiers that were masked before it."""
+    before = item.prev_sibling
+    first_of_file = before is None and item.parent is not None and item.parent.parent is None
+    at = before.end_byte if before is not None else 0 if first_of_file else item.start_byte
+    between = data[at : item.start_byte]
+    return at + next((lexeme.start for lexeme in lexemes(between) if lexeme.kind == "word"), len(between))
+
+
+def _specifiers(data: bytes, item: tree_sitter.Node) -> bytes:
+    """What stands before the name that a function or variable declares."""
+    declarator = item.child_by_field_name("declarator")
+    return data[_start(data, item) : declarator.start_byte if declarator is not None else item.end_byte]
 
 
 def _defines_type(declaration: tree_sitter.Node) -> bool:
@@ -213,7 +241,8 @@ def _statement(data: bytes, item: tree_sitter.Node) -> Span:
     """The item with the semicolon that may stand after it."""
     end = item.end_byte
     following = re.compile(rb"[ \t]*;").match(data, end)
-    return Span(item.start_byte, following.end() if following and item.type != "function_definition" else end)
+    start = _start(data, item)
+    return Span(start, following.end() if following and item.type != "function_definition" else end)
 
 
 def _function_name(item: tree_sitter.Node) -> str | None:

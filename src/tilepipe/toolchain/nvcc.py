@@ -39,7 +39,7 @@ class _Compiler:
 
 
 class NvccToolchain(CachingToolchain):
-    """Compiles files as they are, all kernels and host code included, through the nvcc that this machine has."""
+    """Compiles files as they are, all kernels and host code included, through the machine's nvcc."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class NvccToolchain(CachingToolchain):
     def _compile(
         self, unit: Unit, files: Files, number: str, kind: Literal["ptx", "cubin"]
     ) -> Compiled | Refusal:
-        # The host's reference makes nvcc emit a template's instance, and a `static` kernel that nothing launches.
+        # The host's reference makes nvcc emit a template's instance, or a `static` kernel never launched.
         reference = f"\nstatic auto tilepipe_reference = &{self._kernel_name(unit, files)};\n"
         symbol = self._symbol(unit, files)
         if isinstance(symbol, Refusal):
@@ -83,7 +83,7 @@ class NvccToolchain(CachingToolchain):
 
     def _probe(self, unit: Unit, files: Files, edit: TextEdit) -> str | Failed:
         reference = f"\nstatic auto tilepipe_reference = &{self._kernel_name(unit, files)};\n"
-        flags = ["-ptx", f"-arch={PROBE_ARCH}", f"-I{SHIMS}", "-include", "tilepipe_probe.h"]
+        flags = ["-ptx", f"-arch={PROBE_ARCH}", "-include", str(SHIMS / "tilepipe_probe.h")]
         made = _run(unit, edit(unit.text) + reference, flags)
         return made if isinstance(made, Failed) else made[0].decode()
 

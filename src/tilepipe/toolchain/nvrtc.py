@@ -19,7 +19,7 @@ from tilepipe.toolchain.resources import Resources, parse_resources
 from tilepipe.toolchain.types import Compiled, Unit
 
 _NAME_MAP = "__nv_name_map"  # NVRTC's pseudo-file for the names it is asked to lower
-_ATTEMPTS = 8  # rounds of blanking what turns out to be host code
+_ATTEMPTS = 24  # rounds of blanking what turns out to be host code
 
 
 class NvrtcToolchain(CachingToolchain):
@@ -93,8 +93,8 @@ class NvrtcToolchain(CachingToolchain):
             first = first or failed
             without = source.without(parse_errors(program.log))
             if without is None:
-                # What the compiler says of the text as the author wrote it is worth more than what it says after
-                # something was blanked, which may only be the consequence.
+                # What the compiler says of the text as the author wrote it is worth more than what it says
+                # after something was blanked, which may only be the consequence.
                 return failed if set(parse_errors(failed.log)) <= set(parse_errors(first.log)) else first
             source = without
         return first or failed

@@ -26,8 +26,7 @@ class Library:
 class Program:
     """What came out of one compilation.
 
-    `symbol` is the lowered name of the expression asked for; `bad_option` is set where NVRTC did not understand a
-    flag.
+    `symbol` is the lowered name of the expression asked for; `bad_option`: NVRTC did not know a flag.
     """
 
     ok: bool
