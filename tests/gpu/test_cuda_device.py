@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -112,7 +113,7 @@ def test_failures_are_refusals(method: str, status: str, expected: str) -> None:
     again = kernel.run(case(), LaunchOptions())
     if expected == "TP353":  # the context is gone for good
         assert again is answer and device.load(Unit("", "k.cu", "axpy"), "sm_90") is answer
-        assert device.time_interleaved({"a": Contender(kernel, 0)}, case(), 1) is answer
+        assert device.time_interleaved({"a": Contender(kernel, case())}, case(), 1) is answer
     else:
         assert isinstance(again, RunResult)
 
@@ -132,9 +133,13 @@ def test_a_cubin_that_does_not_load() -> None:
     assert code(CudaDevice(driver, FakeToolchain()).load(Unit("", "k.cu", "axpy"), "sm_86")) == "TP354"
 
 
-def contenders(device: CudaDevice, **shared: int) -> dict[str, Contender]:
+def contenders(device: CudaDevice, data: Case, **shared: int) -> dict[str, Contender]:
     loaded = {name: device.load(Unit("", "k.cu", name), "sm_90") for name in shared}
-    return {n: Contender(k, shared[n]) for n, k in loaded.items() if isinstance(k, CudaKernel)}
+    return {
+        name: Contender(kernel, replace(data, shared=shared[name]))
+        for name, kernel in loaded.items()
+        if isinstance(kernel, CudaKernel)
+    }
 
 
 def bump(milliseconds: float) -> Any:
@@ -151,7 +156,7 @@ def test_timing_interleaves_restores_and_flushes() -> None:
     driver, device, _ = setup(slow=bump(4.0), fast=bump(2.0), big=bump(3.0))
     data = case()
     kept = fresh_copy(data)
-    samples = device.time_interleaved(contenders(device, slow=0, fast=8, big=60000), data, 20, warmup=2)
+    samples = device.time_interleaved(contenders(device, data, slow=0, fast=8, big=60000), data, 20, warmup=2)
     assert isinstance(samples, dict)
     assert {n: set(s) for n, s in samples.items()} == {"slow": {4.0}, "fast": {2.0}, "big": {3.0}}
     assert all(len(s) == 20 for s in samples.values())
@@ -171,10 +176,12 @@ def test_timing_interleaves_restores_and_flushes() -> None:
 
 def test_timing_without_a_flush_still_restores() -> None:
     driver, device, _ = setup(slow=bump(4.0))
-    assert isinstance(device.time_interleaved(contenders(device, slow=0), case(), 3, flush_l2=False), dict)
+    data = case()
+    samples = device.time_interleaved(contenders(device, data, slow=0), data, 3, flush_l2=False)
+    assert isinstance(samples, dict)
     assert not [e for e in driver.log if e[0] == "fill"]
 
 
 def test_timing_refuses_what_does_not_fit() -> None:
     _, device, _ = setup(slow=bump(4.0))
-    assert code(device.time_interleaved(contenders(device, slow=300_000), case(), 3)) == "TP352"
+    assert code(device.time_interleaved(contenders(device, case(), slow=300_000), case(), 3)) == "TP352"

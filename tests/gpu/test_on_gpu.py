@@ -77,8 +77,8 @@ def test_a_launch_computes(gpu: CudaDevice, shared: str) -> None:
 
 
 def test_timing_tells_slow_from_fast(gpu: CudaDevice) -> None:
-    contenders = {name: Contender(load(gpu, name), 1024) for name in ("axpy", "spin")}
     case = made()
+    contenders = {name: Contender(load(gpu, name), case) for name in ("axpy", "spin")}
     samples = gpu.time_interleaved(contenders, case, 15)
     assert isinstance(samples, dict)
     assert 0 < np.median(samples["axpy"]) < np.median(samples["spin"]) / 3

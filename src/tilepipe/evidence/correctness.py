@@ -8,7 +8,7 @@ memory model, the changed one with asynchronous copies landing as late and as ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,6 +31,20 @@ class LaunchChange:
     stages_factor: int = 1
     extra_dynamic_shared: int = 0
     problem: KernelProblem | None = None
+
+
+def changed_launch(
+    change: LaunchChange, case: Case, parameters: Sequence[Parameter], seed: int
+) -> Case | Refusal:
+    """The launch of the changed kernel on the very arrays of `case`, which was made with `parameters` and
+    `seed`."""
+    other = case
+    if change.problem is not None:
+        made = make_case(change.problem, case.sizes, parameters, seed)
+        if isinstance(made, Refusal):
+            return made
+        other = replace(made, size=case.size, args=case.args)
+    return replace(other, shared=other.shared * change.stages_factor + change.extra_dynamic_shared)
 
 
 @dataclass(frozen=True)
@@ -116,7 +130,7 @@ def _check_size(subject: Subject, name: str, values: Sizes, seed: int, budget: i
     if isinstance(case, Refusal):
         return case
     case = replace(case, size=name)
-    changed_case = _changed_case(subject, case, values, seed)
+    changed_case = changed_launch(subject.change, case, subject.parameters, seed)
     if isinstance(changed_case, Refusal):
         return changed_case
     blocks = sample_blocks(case, seed, budget) if subject.device.kind == "cpu" else None
@@ -131,18 +145,6 @@ def _check_size(subject: Subject, name: str, values: Sizes, seed: int, budget: i
     if isinstance(outcome, Refusal):
         return outcome
     return replace(outcome, findings=trial.findings, original_findings=trial.original_findings)
-
-
-def _changed_case(subject: Subject, case: Case, values: Sizes, seed: int) -> Case | Refusal:
-    """The launch of the changed kernel on the data of `case`."""
-    change = subject.change
-    other = case
-    if change.problem is not None:
-        made = make_case(change.problem, values, subject.parameters, seed)
-        if isinstance(made, Refusal):
-            return made
-        other = replace(made, size=case.size, args=case.args)
-    return replace(other, shared=other.shared * change.stages_factor + change.extra_dynamic_shared)
 
 
 def _run(kernel: Loaded, case: Case, options: LaunchOptions) -> _Ran | _Stopped:

@@ -141,7 +141,7 @@ class CudaDevice:
         flush_l2: bool = True,
         seed: int = 0,
     ) -> dict[str, tuple[float, ...]] | Refusal:
-        """Milliseconds of `rounds` launches of every contender on the data of `case`.
+        """Milliseconds of `rounds` launches of every contender on the arrays of `case`.
 
         Each round runs every contender once, in a new random order, so drifting clocks and neighbours hit
         all alike. Before each launch, outside the timed span, `inout` arrays are restored and, with
@@ -151,7 +151,7 @@ class CudaDevice:
         if self._lost is not None:
             return self._lost
         for contender in contenders.values():
-            refused = contender.kernel.allow_shared(contender.shared)
+            refused = contender.kernel.allow_shared(contender.case.shared)
             if refused is not None:
                 return refused
         try:
@@ -161,7 +161,7 @@ class CudaDevice:
                     memory.add_flush(2 * self._driver.l2_bytes)
                 order = list(contenders)
                 for name in order * warmup:
-                    self._timed(contenders[name], case, memory)
+                    self._timed(contenders[name], memory)
                 refused = self.wait("while warming up")
                 samples: dict[str, list[float]] = {name: [] for name in order}
                 shuffled = random.Random(seed)
@@ -169,7 +169,7 @@ class CudaDevice:
                     if refused is not None:
                         return refused
                     shuffled.shuffle(order)
-                    spans = {name: self._timed(contenders[name], case, memory) for name in order}
+                    spans = {name: self._timed(contenders[name], memory) for name in order}
                     refused = self.wait("while timing")
                     for name, (start, end) in spans.items():
                         samples[name].append(self._driver.elapsed_ms(start, end))
@@ -177,10 +177,10 @@ class CudaDevice:
         except DriverError as failure:
             return self.refuse(failure, "while timing")
 
-    def _timed(self, contender: Contender, case: Case, memory: _Memory) -> tuple[Any, Any]:
+    def _timed(self, contender: Contender, memory: _Memory) -> tuple[Any, Any]:
         memory.restore()
         start = self._driver.record()
-        contender.kernel.launch(case, memory, contender.shared)
+        contender.kernel.launch(contender.case, memory)
         return start, self._driver.record()
 
 
@@ -210,12 +210,12 @@ class CudaKernel:
                 return self.device.refuse(failure, f"setting `{self.compiled.symbol}` up")
         return None
 
-    def launch(self, case: Case, memory: _Memory, shared: int) -> None:
-        """Enqueue one launch of `case` on arrays that lie in `memory`."""
+    def launch(self, case: Case, memory: _Memory) -> None:
+        """Enqueue one launch of `case`, whose arrays lie in `memory`."""
         args = [
             np.uint64(memory.address(arg)) if isinstance(arg, Array) else _raw(arg.value) for arg in case.args
         ]
-        self.device._driver.launch(self.handle, case.grid, case.block, shared, args)
+        self.device._driver.launch(self.handle, case.grid, case.block, case.shared, args)
 
     def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal:
         """Launch `case` once and copy every array back, its whole allocation included.
@@ -231,7 +231,7 @@ class CudaKernel:
         doing = f"running `{self.compiled.symbol}` at size `{case.size}`"
         try:
             with device.memory(case) as memory:
-                self.launch(case, memory, case.shared)
+                self.launch(case, memory)
                 refused = device.wait(doing)
                 if refused is not None:
                     return refused
@@ -245,10 +245,11 @@ class CudaKernel:
 
 @dataclass(frozen=True)
 class Contender:
-    """One kernel in a timing, with the dynamic shared memory in bytes that its launches ask for."""
+    """One kernel in a timing and its launch: a case on the same arrays as every other contender's, perhaps
+    with another grid or amount of dynamic shared memory."""
 
     kernel: CudaKernel
-    shared: int
+    case: Case
 
 
 class _Memory:
