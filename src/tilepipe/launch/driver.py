@@ -7,6 +7,7 @@ raised as `DriverError`, which `launch/gpu.py` turns into refusals.
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -83,9 +84,9 @@ class CoreDriver:
     GPU."""
 
     def __init__(self) -> None:
-        from cuda import core  # noqa: PLC0415  imported late: without a driver the import may fail
-        from cuda.bindings import driver as api  # noqa: PLC0415
-
+        # Imported late, and untyped, since without a driver the import itself may fail.
+        core: Any = importlib.import_module("cuda.core")
+        api: Any = importlib.import_module("cuda.bindings.driver")
         self._core, self._api = core, api
         self._device = core.Device(0)
         self._device.set_current()
@@ -151,15 +152,13 @@ class CoreDriver:
         with _translated():
             self._core.launch(self._stream, config, kernel, *args)
 
-    def record(self) -> Any:
-        with _translated():
-            event = self._device.create_event(self._core.EventOptions(timing_enabled=True))
-            self._stream.record(event)
-            return event
+    def record(self) -> _Event:
+        event = _Event(self._api, self._call(self._api.cuEventCreate, 0))
+        self._call(self._api.cuEventRecord, event.handle, self._stream.handle)
+        return event
 
-    def elapsed_ms(self, start: Any, end: Any) -> float:
-        with _translated():
-            return float(end - start)
+    def elapsed_ms(self, start: _Event, end: _Event) -> float:
+        return float(self._call(self._api.cuEventElapsedTime, start.handle, end.handle))
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the stream is idle; False when it is not after `timeout_s`. Polls, since a hung kernel
@@ -167,11 +166,29 @@ class CoreDriver:
         event = self.record()
         deadline = time.monotonic() + timeout_s
         pause = 20e-6
-        with _translated():
-            while not event.is_done:
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(pause)
-                pause = min(pause * 1.5, 5e-3)
-            self._stream.sync()  # reports a fault that the event alone would hide
+        while not self._is_done(event):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 1.5, 5e-3)
         return True
+
+    def _is_done(self, event: _Event) -> bool:
+        try:
+            self._call(self._api.cuEventQuery, event.handle)
+        except DriverError as answer:
+            if answer.status != "CUDA_ERROR_NOT_READY":
+                raise
+            return False
+        return True
+
+
+class _Event:
+    """A driver event with timing, destroyed with this object. Events of cuda.core name their options
+    differently from version to version."""
+
+    def __init__(self, api: Any, handle: Any) -> None:
+        self._api, self.handle = api, handle
+
+    def __del__(self) -> None:
+        self._api.cuEventDestroy(self.handle)
