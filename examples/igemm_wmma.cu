@@ -31,13 +31,13 @@ igemm_wmma(const int8_t* __restrict__ A, const int8_t* __restrict__ B, int32_t* 
             wmma::fill_fragment(acc[i][j], 0);
 
     for (int k0 = 0; k0 < K; k0 += BK) {
-        #pragma unroll 4
+        #pragma unroll 8
         for (int s = 0; s < BM * BK / THREADS; ++s) {
             const int i = tid + s * THREADS;
             const int row = block_m + i / BK, col = k0 + i % BK;
             smem_a[i] = (row < M && col < K) ? A[row * K + col] : 0;
         }
-        #pragma unroll 4
+        #pragma unroll 8
         for (int s = 0; s < BK * BN / THREADS; ++s) {
             const int i = tid + s * THREADS;
             const int row = k0 + i / BN, col = block_n + i % BN;

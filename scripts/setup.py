@@ -104,7 +104,7 @@ def install() -> None:
 
 
 def make_environment() -> None:
-    """A fresh `.venv` with pip in it, also where Python came without `ensurepip`, as some systems split it."""
+    """A fresh `.venv` with pip in it, also where Python came without `ensurepip` (some systems split it)."""
     shutil.rmtree(VENV, ignore_errors=True)
     if run([sys.executable, "-m", "venv", str(VENV)], quiet=True) == 0:
         return
