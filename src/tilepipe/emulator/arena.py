@@ -1,0 +1,99 @@
+"""The memory of one worker: a block's shared memory, shadow state, threads and tables."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tilepipe.emulator import layout
+from tilepipe.emulator.codegen.function import Translation
+
+_ALIGN = 64
+_PAD = 64  # unchecked accesses of up to 16 bytes may start at the last byte
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything about a launch that is the same for all workers. Sizes in bytes."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    dynamic_bytes: int
+    local_bytes: int
+    parameters: bytes
+    ranges: tuple[tuple[int, int], ...]
+    checks: bool
+    early: bool
+    max_steps: int
+
+    @property
+    def threads(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+
+class Arena:
+    """Owns the buffers behind one `layout.Block`, aligned for whole-vector access."""
+
+    def __init__(self, launch: Launch, translation: Translation, step: int) -> None:
+        self.buffers: list[npt.NDArray[np.uint8]] = []
+        self.block = block = layout.Block()
+        n, shared = launch.threads, max(launch.shared_bytes, 16)
+        shadow = shared if launch.checks else 16
+        block.shared = self.allocate(shared)
+        block.writes, block.reads = self.allocate(4 * shadow), self.allocate(4 * shadow)
+        block.write_sites, block.read_sites = self.allocate(2 * shadow), self.allocate(2 * shadow)
+        block.order = self.allocate(2 * n * n if launch.checks else 16)
+        block.barrier_clock = self.allocate(2 * layout.BARRIERS * layout.MAX_THREADS)
+        block.hints = self.allocate(len(translation.sites))
+        self.parameters = self.allocate(len(launch.parameters))
+        ctypes.memmove(self.parameters, launch.parameters, len(launch.parameters))
+        block.parameters = self.parameters
+        ranges = (*launch.ranges, (self.parameters, max(len(launch.parameters), 1)))
+        block.ranges = self.table([layout.Range(base, size) for base, size in ranges])
+        block.range_count = len(ranges)
+        block.splits, block.collectives = self.table(translation.splits), self.table(translation.collectives)
+        self.findings = (layout.RawFinding * layout.MAX_FINDINGS)()
+        block.findings = ctypes.addressof(self.findings)
+        block.step = step
+        block.max_steps, block.local_bytes = launch.max_steps, launch.local_bytes
+        block.shared_bytes, block.dynamic_bytes = shared, launch.dynamic_bytes
+        block.thread_count, block.checks, block.early = n, int(launch.checks), int(launch.early)
+        block.block_dim[:], block.grid_dim[:] = launch.block, launch.grid
+        self.threads = self.make_threads(n, translation.save_bytes, launch.local_bytes)
+        block.threads = ctypes.addressof(self.threads)
+
+    def make_threads(self, n: int, save_bytes: int, local_bytes: int) -> ctypes.Array[layout.Thread]:
+        threads = (layout.Thread * n)()
+        stride = -(-save_bytes // _ALIGN) * _ALIGN
+        registers, local = self.allocate(stride * n), self.allocate(local_bytes * n)
+        address = ctypes.addressof(self.block)
+        for i, thread in enumerate(threads):
+            thread.block = address
+            thread.registers = registers + i * stride
+            thread.local = local + i * local_bytes
+        return threads
+
+    def allocate(self, size: int) -> int:
+        """Address of `size` zeroed bytes, aligned to a cache line and padded."""
+        buffer = np.zeros(size + _ALIGN + _PAD, np.uint8)
+        self.buffers.append(buffer)
+        return -(-buffer.ctypes.data // _ALIGN) * _ALIGN
+
+    def table(self, records: Sequence[ctypes.Structure]) -> int:
+        data = b"".join(bytes(r) for r in records)
+        address = self.allocate(max(len(data), 8))
+        ctypes.memmove(address, data, len(data))
+        return address
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "math": sum(t.math for t in self.threads),
+            "global_load_bytes": sum(t.loaded for t in self.threads),
+            "async_copy_bytes": int(self.block.async_bytes),
+            "barriers": int(self.block.barriers),
+        }

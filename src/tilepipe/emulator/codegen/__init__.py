@@ -1,0 +1,1 @@
+"""Parsed PTX to LLVM IR text."""

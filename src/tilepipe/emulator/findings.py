@@ -1,0 +1,126 @@
+"""What the memory model caught, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tilepipe.emulator import layout
+from tilepipe.emulator.ptx.model import Place
+
+# Kind and message by the runtime's number (`runtime/types.h`). {a} and {b} are the threads, {at} the address.
+_KINDS = {
+    1: ("write-read race", "thread {a} reads {at}, which {b} wrote with no barrier between"),
+    2: ("read-write race", "thread {a} writes {at}, which {b} read with no barrier between"),
+    3: ("write-write race", "thread {a} writes {at}, which {b} wrote with no barrier between"),
+    4: ("read of in-flight copy", "thread {a} reads {at} while an asynchronous copy of {b} is still pending"),
+    5: ("overwritten while pending", "thread {a} writes {at} while an asynchronous copy of {b} is still pending"),
+    6: ("pending at exit", "thread {a} exits with an asynchronous copy to {at} still pending"),
+    7: ("uninitialised read", "thread {a} reads {at}, which nobody has written"),
+    8: ("shared out of bounds", "thread {a} accesses {at}, outside the block's shared memory"),
+    9: ("global out of bounds", "thread {a} accesses {at}, outside every array"),
+    10: ("local out of bounds", "thread {a} accesses {at}, outside its local memory"),
+    11: ("misaligned access", "thread {a} accesses {at} with too little alignment"),
+    12: ("divergent barrier", "thread {a} waits at a barrier that {b} does not reach"),
+    13: ("divergent warp instruction", "thread {a} runs a warp-wide instruction without {b}"),
+    14: ("deadlock", "thread {a} waits for threads that never come"),
+    15: ("non-terminating", "thread {a} is still running after the step limit"),
+    16: ("trap", "thread {a} executes a trap"),
+    17: ("bad operand", "thread {a} gives an operand that the instruction does not allow"),
+}
+_SHARED_KINDS = (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+@dataclass(frozen=True)
+class EmulatorFinding:
+    """One kind of mistake at one pair of instructions, with its first occurrence.
+
+    `lines` are source lines (PTX lines where the PTX has no line information): the access, then the other one.
+    `threads` are linear thread numbers, in the same order; `interval` counts the block's barriers from 0;
+    `count` is the number of occurrences in the blocks that ran.
+    """
+
+    kind: str
+    message: str
+    lines: tuple[int, ...]
+    where: str
+    threads: tuple[int, ...]
+    interval: int
+    block: tuple[int, int, int]
+    count: int
+
+
+@dataclass(frozen=True)
+class AddressBook:
+    """Names for addresses: shared variables by offset and size, arrays by host range."""
+
+    shared: tuple[tuple[str, int, int], ...]
+    arrays: tuple[tuple[str, int, int], ...]
+
+    def shared_name(self, address: int) -> str:
+        for name, start, size in self.shared:
+            if start <= address < start + max(size, 1):
+                return f"{plain_name(name)} + {address - start} bytes"
+        return f"shared address {address}"
+
+    def global_name(self, address: int) -> str:
+        for name, start, size in self.arrays:
+            if start - 4096 <= address < start + size + 4096:
+                return f"{name} {address - start:+d} bytes (of {size})"
+        return f"global address {address:#x}"
+
+
+def plain_name(symbol: str) -> str:
+    """The source name in a mangled local variable: `_ZZ11sgemm_naiveE2As` is `As`."""
+    match = re.match(r"_ZZ?.*?E(\d+)([A-Za-z_]\w*)$", symbol)
+    while match and len(match[2]) > int(match[1]):  # the E belonged to an inner name
+        rest = re.match(r".*?E(\d+)([A-Za-z_]\w*)$", match[2])
+        if rest is None:
+            return match[2][: int(match[1])]
+        match = rest
+    return match[2] if match else symbol
+
+
+def describe(
+    raw: Iterable[layout.RawFinding],
+    sites: tuple[Place, ...],
+    has_lines: bool,
+    names: AddressBook,
+    grid: tuple[int, int, int],
+) -> list[EmulatorFinding]:
+    """Merges raw findings of all workers by kind and instructions, lowest block first."""
+    merged: dict[tuple[int, int, int], layout.RawFinding] = {}
+    counts: dict[tuple[int, int, int], int] = {}
+    for f in sorted(raw, key=lambda f: (f.block, f.interval)):
+        key = (f.kind, f.site, f.other_site)
+        merged.setdefault(key, f)
+        counts[key] = counts.get(key, 0) + f.count
+    return [_finding(f, counts[key], sites, has_lines, names, grid) for key, f in merged.items()]
+
+
+def _finding(
+    f: layout.RawFinding,
+    count: int,
+    sites: tuple[Place, ...],
+    has_lines: bool,
+    names: AddressBook,
+    grid: tuple[int, int, int],
+) -> EmulatorFinding:
+    kind, template = _KINDS[f.kind]
+    where = ""
+    if f.kind in _SHARED_KINDS or (f.kind == 11 and f.address < layout.SHARED_WINDOW >> 28):
+        where = names.shared_name(f.address)
+    elif f.kind in (9, 11):
+        where = names.global_name(f.address)
+    lines = [_line(sites[s], has_lines) for s in (f.site, f.other_site) if s]
+    threads = (f.thread,) if f.other == layout.NOBODY else (f.thread, f.other)
+    other = f"thread {f.other}" if len(threads) == 2 else "another thread"
+    message = template.format(a=f.thread, b=other, at=where or f"address {f.address}")
+    n = f.block
+    block = (n % grid[0], n // grid[0] % grid[1], n // (grid[0] * grid[1]))
+    return EmulatorFinding(kind, message, tuple(lines), where, threads, f.interval, block, count)
+
+
+def _line(place: Place, has_lines: bool) -> int:
+    return place.source_line if has_lines else place.ptx_line

@@ -1,0 +1,81 @@
+"""LLVM IR to machine code for the host. The runtime is compiled once per process, kernels one by one."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from tilepipe.emulator import layout
+
+_IR = Path(__file__).parent / "runtime" / "runtime.ll"
+_lock = threading.Lock()
+
+_EXPORTS = (
+    *(f"tp_shared_{verb}_{size}" for verb in ("load", "store") for size in (1, 2, 4, 8, 16)),
+    *"tp_global tp_local tp_generic tp_shared_atomic tp_generic_atomic tp_barrier_arrive".split(),
+    *"tp_copy tp_copy_commit tp_copy_wait tp_atomic_16 tp_atomic_32 tp_atomic_64".split(),
+    *"tp_fma_f16 tp_fma_bf16 tp_fma_f16x2 tp_fma_bf16x2 tp_fma_f32 tp_round_f64".split(),
+    *"tp_f64_to_f16 tp_f32_to_bf16 tp_f64_to_bf16 tp_f32_to_f16_rz".split(),
+    *"tp_ex2_f32 tp_lg2_f32 tp_sin_f32 tp_cos_f32 tp_tanh_f32 tp_prmt tp_bfe tp_bfi".split(),
+)
+
+
+class Runtime:
+    """The compiled runtime: `run` and `release` are its entry points."""
+
+    def __init__(self) -> None:
+        self.engine = compile_module(_IR.read_text(), speed=2)
+        sizes = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32)(self.address("tp_sizeof"))
+        for n, structure in enumerate(layout.STRUCTURES):
+            assert sizes(n) == ctypes.sizeof(structure), structure.__name__
+        for name in _EXPORTS:
+            llvm.add_symbol(name, self.address(name))
+        run = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
+        self.run = run(self.address("tp_run"))
+        self.release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address("tp_release"))
+
+    def address(self, name: str) -> int:
+        return int(self.engine.get_function_address(name))
+
+
+@functools.cache
+def _target() -> tuple[Any, str, str]:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def missing_features() -> str:
+    """What the host processor lacks for exact and fast arithmetic, or "" if nothing."""
+    features = llvm.get_host_cpu_features()
+    if "x86_64" not in llvm.get_process_triple():
+        return ""
+    return ", ".join(name for name in ("fma", "f16c", "avx2") if not features.get(name, False))
+
+
+def compile_module(ir: str, speed: int) -> Any:
+    """Optimises and compiles IR text; the execution engine owns the code. Thread-safe."""
+    with _lock:
+        target, cpu, features = _target()
+        machine = target.create_target_machine(cpu=cpu, features=features, opt=speed)
+        module = llvm.parse_assembly(ir)
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=speed)
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+        return engine
+
+
+@functools.cache
+def runtime() -> Runtime:
+    """The runtime, compiled on first use."""
+    return Runtime()

@@ -1,0 +1,97 @@
+"""The runtime's structures (`runtime/types.h`) as ctypes, and the numbers both sides share."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_uint8, c_uint32, c_uint64, c_void_p
+
+MAX_THREADS = 1024
+MAX_FINDINGS = 64
+MAX_OPERANDS = 40
+BARRIERS = 16
+NOBODY = 0xFFFFFFFF
+SHARED_WINDOW = 1 << 60
+LOCAL_WINDOW = 2 << 60
+
+AT_BARRIER, AT_COLLECTIVE, AT_YIELD = 1, 2, 3
+EXITED, STEP_LIMIT, TRAPPED = 0, 0xFFFFFFFF, 0xFFFFFFFE
+
+
+class Range(ctypes.Structure):
+    """One allocation of global memory."""
+
+    _fields_ = (("base", c_uint64), ("size", c_uint64))
+
+
+class RawFinding(ctypes.Structure):
+    """A finding as the runtime records it; `findings.py` gives it words."""
+
+    _fields_ = (
+        *((name, c_uint32) for name in ("kind", "thread", "other", "site", "other_site", "interval")),
+        *((name, c_uint64) for name in ("address", "block", "count")),
+    )
+
+
+class Operand(ctypes.Structure):
+    """A saved register (byte offset) or an immediate."""
+
+    _fields_ = (("immediate", c_uint32), ("slot", c_uint32), ("value", c_uint64))
+
+
+class Collective(ctypes.Structure):
+    """One warp collective or barrier instruction."""
+
+    _fields_ = (
+        ("op", c_uint32),
+        ("site", c_uint32),
+        ("count", c_uint32),
+        ("p", c_uint32 * 8),
+        ("pad", c_uint32),
+        ("mask", Operand),
+        ("operands", Operand * MAX_OPERANDS),
+    )
+
+
+class Split(ctypes.Structure):
+    """A point where a thread stops: `count` collectives from `first`."""
+
+    _fields_ = tuple((name, c_uint32) for name in ("kind", "site", "first", "count", "whole", "pad"))
+
+
+class Thread(ctypes.Structure):
+    """One CUDA thread."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("block", "registers", "local")),
+        *((name, c_uint64) for name in ("math", "loaded")),
+        *((name, c_uint32) for name in ("tid", "x", "y", "z", "lane", "warp", "key", "sub", "resume", "status")),
+        ("copies", c_void_p),
+        *((name, c_uint32) for name in ("head", "tail", "capacity", "committed")),
+    )
+
+
+class Block(ctypes.Structure):
+    """One worker's block: its memory, shadow state and tables."""
+
+    _fields_ = (
+        *((n, c_void_p) for n in ("shared", "parameters", "hints", "writes", "reads")),
+        *((n, c_void_p) for n in ("write_sites", "read_sites", "order", "barrier_clock")),
+        *((n, c_void_p) for n in ("threads", "ranges", "findings", "splits", "collectives", "step")),
+        *((n, c_uint64) for n in ("max_steps", "number", "async_bytes", "barriers", "ticks", "local_bytes")),
+        *((n, c_uint32) for n in ("shared_bytes", "dynamic_bytes", "thread_count", "range_count", "checks", "early")),
+        *((n, c_uint32) for n in ("base", "interval", "partial", "finding_count", "fatal", "stop")),
+        *((n, c_uint32 * 3) for n in ("block_dim", "grid_dim", "block_id")),
+        ("live", c_uint32),
+        ("arrived", c_uint32 * BARRIERS),
+        ("arrived_count", c_uint32 * BARRIERS),
+        ("sink", c_uint8 * 64),
+    )
+
+
+# In the order in which the runtime's `tp_sizeof` numbers them.
+STRUCTURES: tuple[type[ctypes.Structure], ...] = (Block, Thread, Collective, Split, RawFinding, Range)
+
+
+def offset(structure: type[ctypes.Structure], field: str) -> int:
+    """Byte offset of a field."""
+    return int(getattr(structure, field).offset)

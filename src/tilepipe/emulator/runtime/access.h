@@ -1,0 +1,128 @@
+// Bounds, alignment and shadow checks of every memory space; each returns the host pointer to use.
+// A bad access is reported once and redirected to a scratch area, so that the run can go on.
+#ifndef TILEPIPE_ACCESS_H
+#define TILEPIPE_ACCESS_H
+#include "shadow.h"
+
+COLD uint8_t *redirect(Thread *t) {
+  __builtin_memset(t->block->sink, 0xff, sizeof t->block->sink);
+  return t->block->sink;
+}
+
+COLD uint8_t *bad_shared(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
+  int outside = a > t->block->shared_bytes || n > t->block->shared_bytes - a;
+  report(t, outside ? SHARED_BOUNDS : MISALIGNED, NOBODY, site, 0, a);
+  return redirect(t);
+}
+
+INLINE int shared_ok(const Block *b, uint32_t a, uint32_t n) {
+  return (a & (n - 1)) == 0 && a < b->shared_bytes && n <= b->shared_bytes - a;
+}
+
+#define DEFINE_SHARED(N)                                                                                     \
+  uint8_t *tp_shared_load_##N(Thread *t, uint32_t a, uint32_t site) {                                        \
+    if (UNLIKELY(!shared_ok(t->block, a, N))) return bad_shared(t, a, N, site);                              \
+    if (t->block->checks) note_read_##N(t, a, site);                                                         \
+    return t->block->shared + a;                                                                             \
+  }                                                                                                          \
+  uint8_t *tp_shared_store_##N(Thread *t, uint32_t a, uint32_t site) {                                       \
+    if (UNLIKELY(!shared_ok(t->block, a, N))) return bad_shared(t, a, N, site);                              \
+    if (t->block->checks) note_write_##N(t, a, site);                                                        \
+    return t->block->shared + a;                                                                             \
+  }
+DEFINE_SHARED(1)
+DEFINE_SHARED(2)
+DEFINE_SHARED(4)
+DEFINE_SHARED(8)
+DEFINE_SHARED(16)
+
+// A read of n contiguous shared bytes with alignment `align`, for warp-wide loads.
+static const uint8_t *shared_span(Thread *t, uint32_t a, uint32_t n, uint32_t align, uint32_t site, int write) {
+  Block *b = t->block;
+  if (UNLIKELY((a & (align - 1)) || a > b->shared_bytes || n > b->shared_bytes - a))
+    return bad_shared(t, a, n, site);
+  if (!b->checks) return b->shared + a;
+  for (uint32_t i = 0; i < n;) {
+    uint32_t at = a + i;
+    if (n - i >= 16 && !(at & 15)) {
+      if (write) note_write_16(t, at, site); else note_read_16(t, at, site);
+      i += 16;
+    } else if (n - i >= 4 && !(at & 3)) {
+      if (write) note_write_4(t, at, site); else note_read_4(t, at, site);
+      i += 4;
+    } else {
+      if (write) note_write_1(t, at, site); else note_read_1(t, at, site);
+      i++;
+    }
+  }
+  return b->shared + a;
+}
+
+COLD uint8_t *search_global(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
+  Block *b = t->block;
+  for (uint32_t i = 0; i < b->range_count; i++) {
+    const Range *r = &b->ranges[i];
+    if (a - r->base < r->size && n <= r->size - (a - r->base)) {
+      b->hints[site] = (uint8_t)i;
+      return (uint8_t *)a;
+    }
+  }
+  report(t, GLOBAL_BOUNDS, NOBODY, site, 0, a);
+  return redirect(t);
+}
+
+// `n` bytes at host address `a`, which must lie inside one allocation. Each site remembers its last allocation.
+uint8_t *tp_global(Thread *t, uint64_t a, uint32_t n, uint32_t align, uint32_t site) {
+  Block *b = t->block;
+  if (UNLIKELY(a & (align - 1))) {
+    report(t, MISALIGNED, NOBODY, site, 0, a);
+    return redirect(t);
+  }
+  const Range *r = &b->ranges[b->hints[site]];
+  if (LIKELY(a - r->base < r->size && n <= r->size - (a - r->base))) return (uint8_t *)a;
+  return search_global(t, a, n, site);
+}
+
+uint8_t *tp_local(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
+  if (LIKELY(a < t->block->local_bytes && n <= t->block->local_bytes - a)) return t->local + a;
+  report(t, LOCAL_BOUNDS, NOBODY, site, 0, a);
+  return redirect(t);
+}
+
+// Generic addressing: the window in the top bits says which space.
+uint8_t *tp_generic(Thread *t, uint64_t a, uint32_t n, uint32_t site, uint32_t write) {
+  uint64_t window = a & WINDOW_MASK;
+  if (window == SHARED_WINDOW) {
+    if (UNLIKELY((uint32_t)((a ^ SHARED_WINDOW) >> 32))) return bad_shared(t, NOBODY, n, site);
+    return (uint8_t *)shared_span(t, (uint32_t)a, n, n, site, (int)write);
+  }
+  if (window == LOCAL_WINDOW) return tp_local(t, a ^ LOCAL_WINDOW, n, site);
+  return tp_global(t, a, n, n, site);
+}
+
+// An atomic update of shared memory: races with plain accesses of other threads, never with other atomics.
+uint8_t *tp_shared_atomic(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
+  Block *b = t->block;
+  if (UNLIKELY(!shared_ok(b, a, n))) return bad_shared(t, a, n, site);
+  if (!b->checks) return b->shared + a;
+  uint32_t atomic = b->base | t->sub << WHO_BITS | WHO_ATOMIC;
+  for (uint32_t i = a; i < a + n; i++) {
+    uint32_t w = b->writes[i];
+    if (w == 0)
+      report(t, UNINITIALISED, NOBODY, site, 0, i);
+    else if (w >= b->base && who_of(w) != WHO_ATOMIC)
+      suspect_write(t, i, 1, site);
+    else if (b->reads[i] >= b->base)
+      suspect_write(t, i, 1, site);
+    b->writes[i] = atomic;
+    b->write_sites[i] = (uint16_t)site;
+  }
+  return b->shared + a;
+}
+
+uint8_t *tp_generic_atomic(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
+  if ((a & WINDOW_MASK) == SHARED_WINDOW) return tp_shared_atomic(t, (uint32_t)a, n, site);
+  return tp_generic(t, a, n, site, 1);
+}
+
+#endif

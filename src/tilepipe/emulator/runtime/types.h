@@ -1,0 +1,114 @@
+// Data shared by the scheduler, the memory model, the collectives and the translated kernel.
+// `layout.py` mirrors Thread, Block and the tables with ctypes; `tp_sizeof` guards the agreement.
+#ifndef TILEPIPE_TYPES_H
+#define TILEPIPE_TYPES_H
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define COLD static __attribute__((noinline, cold))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+enum {
+  MAX_THREADS = 1024,
+  MAX_FINDINGS = 64,
+  MAX_OPERANDS = 40,
+  BARRIERS = 16,
+  NOBODY = 0xffffffffu,
+};
+
+// A generic address carries its space in the top bits; everything else is a host address (global memory).
+#define SHARED_WINDOW (1ull << 60)
+#define LOCAL_WINDOW (2ull << 60)
+#define WINDOW_MASK (15ull << 60)
+
+enum FindingKind {
+  WRITE_READ = 1,
+  READ_WRITE,
+  WRITE_WRITE,
+  IN_FLIGHT_READ,
+  IN_FLIGHT_WRITE,
+  PENDING_AT_EXIT,
+  UNINITIALISED,
+  SHARED_BOUNDS,
+  GLOBAL_BOUNDS,
+  LOCAL_BOUNDS,
+  MISALIGNED,
+  DIVERGENT_BARRIER,
+  DIVERGENT_WARP,
+  DEADLOCK,
+  NON_TERMINATING,
+  TRAP,
+  BAD_OPERAND,
+};
+
+enum SplitKind { AT_BARRIER = 1, AT_COLLECTIVE, AT_YIELD };
+enum Status { RUNNABLE = 0, DONE = 16 };  // or a SplitKind
+
+// What a translated kernel returns instead of a split number.
+enum { EXITED = 0, STEP_LIMIT = 0xffffffffu, TRAPPED = 0xfffffffeu };
+
+typedef struct Range {
+  uint64_t base, size;
+} Range;
+
+typedef struct Finding {
+  uint32_t kind, thread, other, site, other_site, interval;
+  uint64_t address, block, count;
+} Finding;
+
+typedef struct Copy {
+  uint64_t source;
+  uint32_t target, size, source_size, group, site, pad;
+} Copy;
+
+// A register saved at `slot` bytes into the thread's save area, or an immediate.
+typedef struct Operand {
+  uint32_t immediate, slot;
+  uint64_t value;
+} Operand;
+
+typedef struct Collective {
+  uint32_t op, site, count, p[8];
+  uint32_t pad;
+  Operand mask;
+  Operand operands[MAX_OPERANDS];
+} Collective;
+
+// `whole`: needs every lane of the warp (wmma, mma, ldmatrix); otherwise the lanes of the mask operand.
+typedef struct Split {
+  uint32_t kind, site, first, count, whole, pad;
+} Split;
+
+struct Block;
+typedef struct Thread {
+  struct Block *block;
+  uint8_t *registers, *local;
+  uint64_t math, loaded;
+  uint32_t tid, x, y, z, lane, warp, key, sub;
+  uint32_t resume, status;
+  Copy *copies;
+  uint32_t head, tail, capacity, committed;
+} Thread;
+
+typedef uint32_t (*Step)(Thread *, uint32_t);
+
+typedef struct Block {
+  uint8_t *shared, *parameters, *hints;
+  uint32_t *writes, *reads;
+  uint16_t *write_sites, *read_sites, *order, *barrier_clock;
+  Thread *threads;
+  const Range *ranges;
+  Finding *findings;
+  const Split *splits;
+  const Collective *collectives;
+  Step step;
+  uint64_t max_steps, number, async_bytes, barriers, ticks, local_bytes;
+  uint32_t shared_bytes, dynamic_bytes, thread_count, range_count, checks, early;
+  uint32_t base, interval, partial, finding_count, fatal, stop;
+  uint32_t block_dim[3], grid_dim[3], block_id[3], live;
+  uint32_t arrived[BARRIERS], arrived_count[BARRIERS];
+  uint8_t sink[64];
+} Block;
+
+#endif
