@@ -179,6 +179,7 @@ class Analyzer:
             return self._read(node)
         if kind == "pointer_expression":
             at = self.place(node.child_by_field_name("argument") or node)
+            self._out.uses |= at.variables
             return at.bases | at.variables
         if kind == "assignment_expression":
             return self._assign(node)

@@ -36,6 +36,7 @@ class Analysed:
     body: Statement
     parameters: tuple[Symbol, ...]
     macros: dict[str, Macro]
+    points: dict[Symbol, frozenset[Symbol]]  # what each pointer may point into
 
 
 class CudaFile:
@@ -79,7 +80,8 @@ class CudaFile:
         while sum(map(len, analyzer.points.values())) != before:
             before = sum(map(len, analyzer.points.values()))
             body, parameters = self._pass(analyzer, function)
-        return Analysed(kernel, body, parameters, self.macros)
+        points = {s: frozenset(t) for s, t in analyzer.points.items()}
+        return Analysed(kernel, body, parameters, self.macros, points)
 
     def _pass(self, analyzer: Analyzer, function: Function) -> tuple[Statement, tuple[Symbol, ...]]:
         text = self.source.slice(span(function.body))

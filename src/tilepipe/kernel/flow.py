@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tilepipe.kernel.effects import Effects
@@ -33,7 +33,10 @@ class Flow:
         for root in roots:
             self._add(root, ())
         self.definers: dict[Symbol, list[Item]] = defaultdict(list)
+        self.declarer: dict[Symbol, Item] = {}
         for item in self.items:
+            for symbol in item.statement.declares:
+                self.declarer[symbol] = item
             for symbol in item.own.defs:
                 self.definers[symbol].append(item)
 
@@ -44,21 +47,29 @@ class Flow:
         for child in statement.children:
             self._add(child, (*parents, statement))
 
-    def backward(self, roots: Iterable[Item], stop: frozenset[Symbol] = frozenset()) -> set[Item]:
+    def backward(
+        self,
+        roots: Iterable[Item],
+        uses: Mapping[Item, frozenset[Symbol]] | None = None,
+        without: frozenset[Item] = frozenset(),
+    ) -> set[Item]:
         """Everything that the roots need: definitions of what they use, and the branches and loops around.
 
-        Definitions of the symbols in `stop` are not followed.
+        `uses` overrides what an item uses; the items in `without` are left out.
         """
+        instead = uses or {}
         needed: set[Item] = set()
         work = list(roots)
         while work:
             item = work.pop()
-            if item in needed:
+            if item in needed or item in without:
                 continue
             needed.add(item)
             work += [self.of[id(p)] for p in item.parents]
-            for symbol in item.own.uses - stop:
+            used = instead.get(item, item.own.uses)
+            for symbol in used:
                 work += self.definers[symbol]
+            work += [self.declarer[s] for s in used | item.own.defs if s in self.declarer]
         return needed
 
     def divergent(self) -> frozenset[Symbol]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import surroundings
+from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.flow import Flow, Item, is_divergent
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.statements import Statement

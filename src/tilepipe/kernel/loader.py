@@ -48,7 +48,7 @@ def _carried(tile: TileLoop) -> frozenset[Symbol]:
     inside = {s for i in tile.flow.items for s in i.statement.declares}
     changed = {s for i in tile.flow.items for s in i.own.defs} | tile.loop.update_effects.defs
     changed |= tile.loop.condition_effects.defs
-    return frozenset(s for s in changed if s not in inside)
+    return frozenset(s for s in changed if s not in inside and s.key[1] == ())
 
 
 def _closed(tile: TileLoop, roots: list[Item], header: Effects) -> frozenset[Item]:

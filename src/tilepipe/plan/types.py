@@ -46,6 +46,7 @@ class Candidate:
     predicted_speedup: float | None = None
     shared_bytes: int = 0
     needs_launch_change: bool = False
+    dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 
 @dataclass(frozen=True)

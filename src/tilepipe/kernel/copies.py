@@ -1,0 +1,418 @@
+"""Copies of the load phase: which shared stores move a global element unchanged, and how to issue them.
+
+A store is a copy when its value is one global element of the store's own type, perhaps under a guard that
+puts zero otherwise: `S = G`, `S = c ? G : 0`, `if (c) S = G; else S = 0;`, or the same through a variable
+that holds the element in between. What is computed, converted or patched is staged through registers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.loader import Split
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import StoreUse, TileLoop
+from tilepipe.source import Span
+from tilepipe.source.parse import span
+
+_ZERO_CALLS = re.compile(r"^(make_\w+|__\w*2(half|bfloat16)\w*|__u?short_as_\w+|__u?int_as_\w+|[A-Za-z_]\w*)$")
+_NUMBER = re.compile(r"^(0[xX]0+|0*\.?0*)([eE][+-]?\d+)?[uUlLfF]*$")
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A shared store that is a plain copy.
+
+    `target` and `source` are lvalue texts; `guard` the condition under which the element is in range (zero is
+    stored otherwise), None for always. `uses` are the names that the texts need. `root` is the array that the
+    source lies in. `replaces` is the statement whose place the copy takes (the store, or the `if` around it).
+    """
+
+    use: StoreUse
+    target: str
+    source: str
+    guard: str | None
+    uses: frozenset[Symbol]
+    root: Symbol | None
+    replaces: Statement
+    source_at: Item  # where `source` is evaluated in the author's text
+
+
+@dataclass(frozen=True, eq=False)
+class NotACopy:
+    """A store whose value is not a global element as it stands, and why."""
+
+    use: StoreUse
+    reason: str
+
+
+class Copies:
+    """Classifies the staged stores of one tile loop."""
+
+    def __init__(self, file: CudaFile, tile: TileLoop, split: Split) -> None:
+        self.file = file
+        self.tile = tile
+        self.split = split
+        self._stores = [s for s in tile.stores if s.buffer in tile.staged and s.kind != "compute"]
+
+    def classify(self) -> tuple[Copy | NotACopy, ...]:
+        """One answer per staged store that carries a load; constant stores follow their partner."""
+        return tuple(self._one(s) for s in self._stores if s.kind == "load" and not self._is_fill(s))
+
+    def _is_fill(self, use: StoreUse) -> bool:
+        """A store of zero: it follows the copy whose gap it fills."""
+        return use.store is not None and self.is_zero(self.node(use.store.right), fixed=True)
+
+    def text(self, at: Span) -> str:
+        return self.file.source.slice(at)
+
+    def node(self, at: Span) -> Node:
+        found = self.file.tree.root.named_descendant_for_byte_range(at.start, at.end)
+        if found is None:
+            raise ValueError("a span outside of the tree")
+        return found
+
+    # -- one store -------------------------------------------------------------------------------------------
+
+    def _one(self, use: StoreUse) -> Copy | NotACopy:
+        store = use.store
+        if store is None or store.in_macro:
+            return NotACopy(use, "the store is made by a macro")
+        if store.op != "=":
+            return NotACopy(use, "the store accumulates")
+        if use.item.statement.kind != "leaf" or self.text(store.span) + ";" != self.text(use.item.statement.span):
+            return NotACopy(use, "the store is part of a larger statement")
+        right = _bare(self.node(store.right))
+        if self._is_load(right, use.item):
+            return self._direct(use, right)
+        if right.type == "conditional_expression":
+            return self._select(use, right)
+        return self._through(use, right)
+
+    def _is_load(self, node: Node, item: Item) -> bool:
+        at = span(node)
+        return any(load.lvalue and load.span == at for load in item.own.loads)
+
+    def _load_uses(self, item: Item) -> frozenset[Symbol]:
+        return item.own.uses
+
+    def _direct(self, use: StoreUse, right: Node) -> Copy:
+        store = use.store
+        assert store is not None
+        source = self._source_text(right)
+        root = self._root(use.item, span(right))
+        merged = self._zero_partner(use)
+        if merged is not None:
+            branch, guard = merged
+            uses = use.item.own.uses | branch.own.uses
+            return Copy(use, self.text(store.left), source, guard, uses, root, branch, use.item)
+        return Copy(use, self.text(store.left), source, None, use.item.own.uses, root, use.item.statement, use.item)
+
+    def _zero_partner(self, use: StoreUse) -> tuple[Statement, str] | None:
+        """The `if` around the store when its other branch puts zero into the same element."""
+        item = use.item
+        ifs = [p for p in item.parents if p.kind == "if"]
+        if not ifs or len(ifs[-1].children) != 2 or use.store is None:
+            return None
+        branch = ifs[-1]
+        mine, other = branch.children
+        negated = item.statement not in list(mine.walk())
+        if negated:
+            mine, other = other, mine
+        leaves = [[s for s in part.walk() if s.kind != "block"] for part in (mine, other)]
+        if any(len(found) != 1 for found in leaves) or leaves[0][0] is not item.statement:
+            return None
+        partner = leaves[1][0].own.stores
+        if len(partner) != 1 or self.text(partner[0].left) != self.text(use.store.left):
+            return None
+        if item.own.loads and item.own.loads[0].nested or branch.condition is None:
+            return None
+        if not self.is_zero(self.node(partner[0].right)):
+            return None
+        condition = _unparenthesised(self.text(branch.condition))
+        return branch, f"!({condition})" if negated else condition
+
+    def _select(self, use: StoreUse, right: Node) -> Copy | NotACopy:
+        store = use.store
+        assert store is not None
+        parts = [right.child_by_field_name(n) for n in ("condition", "consequence", "alternative")]
+        condition, then, other = (p for p in parts)
+        if condition is None or then is None or other is None:
+            return NotACopy(use, "the guard is not understood")
+        guard = _unparenthesised(self.text(span(condition)))
+        if self.is_zero(then):
+            then, other, guard = other, then, f"!({guard})"
+        load = _bare(then)
+        if not self._reads_one(use.item, load):
+            return NotACopy(use, "the guarded value is computed, not copied")
+        if not self.is_zero(other, fixed=True):
+            return NotACopy(use, "the value outside of the guard is not zero")
+        root = self._root(use.item, span(right))
+        return Copy(
+            use, self.text(store.left), self._source_text(load), guard, use.item.own.uses, root,
+            use.item.statement, use.item,
+        )  # fmt: skip
+
+    def _reads_one(self, item: Item, node: Node) -> bool:
+        """Whether the node is one global element whose address reads no memory."""
+        lvalue = node.type == "subscript_expression" or (
+            node.type == "pointer_expression" and self.text(span(node)).startswith("*")
+        )
+        if node.type == "call_expression":
+            name = node.child_by_field_name("function")
+            text = self.text(span(name)) if name is not None else ""
+            lvalue = text in self.file.macros or text == "__ldg"
+        return lvalue and all(not load.nested for load in item.own.loads)
+
+    # -- through a variable ----------------------------------------------------------------------------------
+
+    def _through(self, use: StoreUse, right: Node) -> Copy | NotACopy:
+        member = ""
+        value = right
+        if right.type == "field_expression":
+            argument = right.child_by_field_name("argument")
+            if argument is not None and argument.type == "identifier":
+                value = argument
+                member = self.text(Span(argument.end_byte, right.end_byte))
+        base = value.child_by_field_name("argument") if value.type == "subscript_expression" else value
+        if base is None or base.type != "identifier":
+            return NotACopy(use, "the value is computed between load and store")
+        name = self.text(span(base))
+        variable = next((s for s in use.item.own.uses if s.name == name and s.kind == "local"), None)
+        if variable is None:
+            return NotACopy(use, "the value is computed between load and store")
+        definitions = [d for d in self.tile.flow.definers[variable] if d in self.split.loader]
+        if value.type == "subscript_expression":
+            return self._through_array(use, value, variable, definitions)
+        return self._through_scalar(use, variable, definitions, member)
+
+    def _through_scalar(
+        self, use: StoreUse, variable: Symbol, definitions: list[Item], member: str
+    ) -> Copy | NotACopy:
+        store = use.store
+        assert store is not None
+        found = [(d, self._assigned(d, variable)) for d in definitions]
+        loads = [(d, v) for d, v in found if v is not None and self._is_load(_bare(v), d)]
+        zeros = [(d, v) for d, v in found if v is not None and self.is_zero(v)]
+        if len(loads) != 1 or len(loads) + len(zeros) != len(definitions) or len(zeros) > 1:
+            return NotACopy(use, f"`{variable.name}` is not simply loaded before it is stored")
+        at, value = loads[0]
+        guard = None
+        uses = use.item.own.uses - {variable} | at.own.uses
+        if zeros:
+            branch = self._guarding(at, zeros[0][0], use.item)
+            if branch is None or at.own.loads[0].nested:
+                return NotACopy(use, f"the guard around the load of `{variable.name}` is not understood")
+            guard = _unparenthesised(self.text(branch.condition)) if branch.condition is not None else ""
+            uses |= branch.own.uses
+        elif not _dominates(at, use.item):
+            return NotACopy(use, f"`{variable.name}` is loaded under a condition only")
+        if self._changed_between(at, use.item, uses):
+            return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
+        source = self._source_text(_bare(value))
+        source = f"({source}){member}" if member else source
+        root = self._root(at, span(value))
+        return Copy(use, self.text(store.left), source, guard, uses, root, use.item.statement, at)
+
+    def _through_array(
+        self, use: StoreUse, value: Node, variable: Symbol, definitions: list[Item]
+    ) -> Copy | NotACopy:
+        """`ra[s] = G` in one loop and `S = ra[s]` in a second with the same header."""
+        reason = NotACopy(use, f"`{variable.name}` is not simply loaded before it is stored")
+        store = use.store
+        assert store is not None
+        if len(definitions) != 1 or definitions[0].statement.kind != "leaf":
+            return reason
+        at = definitions[0]
+        assignment = _bare(self.node(at.statement.span))
+        if assignment.type == "expression_statement":
+            assignment = assignment.named_children[0]
+        left, right = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
+        if left is None or right is None or self.text(span(left)) != self.text(span(value)):
+            return reason
+        if not self._is_load(_bare(right), at):
+            return reason
+        loops = [[p for p in i.parents if p.is_loop] for i in (at, use.item)]
+        if [self._header(p) for p in loops[0]] != [self._header(p) for p in loops[1]]:
+            return reason
+        if not loops[0] or not self._same_locals(at, use.item):
+            return reason
+        outer = frozenset(s for s in at.own.uses if not self._local_to(s, loops[0][0]))
+        if self._changed_between(at, use.item, outer):
+            return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
+        # Names of the first loop are those of the second: same header, same declarations.
+        twin = {s.name: s for s in self._locals(loops[1][0])}
+        uses = frozenset(twin.get(s.name, s) if self._local_to(s, loops[0][0]) else s for s in at.own.uses)
+        uses |= use.item.own.uses - {variable}
+        root = self._root(at, span(right))
+        source = self._source_text(_bare(right))
+        return Copy(use, self.text(store.left), source, None, uses, root, use.item.statement, use.item)
+
+    def _header(self, loop: Statement) -> str:
+        body = loop.children[0].span.start if loop.children else loop.span.end
+        return " ".join(self.text(Span(loop.span.start, body)).split())
+
+    def _locals(self, loop: Statement) -> list[Symbol]:
+        return [s for inner in loop.walk() for s in inner.declares]
+
+    def _local_to(self, symbol: Symbol, loop: Statement) -> bool:
+        return loop.span.start <= symbol.key[0] < loop.span.end
+
+    def _same_locals(self, at: Item, store: Item) -> bool:
+        """Whether each local that the load uses is declared by the same text around the store."""
+        loops = [next(p for p in i.parents if p.is_loop) for i in (at, store)]
+        texts = [
+            {self.text(s.span) for s in loop.walk() if s.kind == "declaration"} for loop in loops
+        ]
+        for inner in loops[0].walk():
+            if inner.kind == "declaration" and inner.declares & at.own.uses and self.text(inner.span) not in texts[1]:
+                return False
+        return True
+
+    def _assigned(self, item: Item, variable: Symbol) -> Node | None:
+        """The expression that a plain definition of the variable assigns."""
+        node = self.node(item.statement.span)
+        if item.statement.kind == "declaration":
+            for child in node.named_children:
+                if child.type == "init_declarator":
+                    value = child.child_by_field_name("value")
+                    inner = child.child_by_field_name("declarator")
+                    if inner is not None and self.text(span(inner)) == variable.name:
+                        return value
+            return None
+        if node.type == "expression_statement" and node.named_children:
+            node = node.named_children[0]
+        left = node.child_by_field_name("left")
+        operator = node.child_by_field_name("operator")
+        if node.type != "assignment_expression" or left is None or left.type != "identifier":
+            return None
+        if operator is not None and self.text(span(operator)) != "=":
+            return None
+        return node.child_by_field_name("right")
+
+    def _guarding(self, load: Item, zero: Item, store: Item) -> Statement | None:
+        """The `if` that decides between the loaded and the zero value."""
+        ifs = [p for p in load.parents if p.kind == "if"]
+        if not ifs:
+            return None
+        branch = ifs[-1]
+        if branch in store.parents or not set(self.tile.flow.of[id(branch)].parents) <= set(store.parents):
+            return None
+        in_then = load.statement in list(branch.children[0].walk())
+        before = zero.order < self.tile.flow.of[id(branch)].order and _dominates(zero, store)
+        other = len(branch.children) == 2 and zero.statement in list(branch.children[1].walk())
+        if not in_then or not (before and len(branch.children) == 1 or other):
+            return None
+        depth = len(load.parents) - 1 - load.parents.index(branch)
+        return branch if all(p.kind == "block" for p in load.parents[-depth:] if depth) else None
+
+    def _changed_between(self, start: Item, end: Item, symbols: frozenset[Symbol]) -> bool:
+        return any(
+            i.own.defs & symbols
+            for i in self.split.loader
+            if start.order < i.order < end.order and i.statement.kind != "declaration"
+        )
+
+    # -- text ------------------------------------------------------------------------------------------------
+
+    def _source_text(self, node: Node) -> str:
+        """The lvalue text of a load: `__ldg(p)` becomes `*(p)`."""
+        if node.type == "call_expression":
+            name = node.child_by_field_name("function")
+            if name is not None and self.text(span(name)).startswith("__ld"):
+                listed = node.child_by_field_name("arguments")
+                argument = listed.named_children[0] if listed is not None else None
+                if argument is not None:
+                    text = self.text(span(argument))
+                    return text[1:] if text.startswith("&") else f"*({text})"
+        return self.text(span(node))
+
+    def _root(self, item: Item, at: Span) -> Symbol | None:
+        for load in item.own.loads:
+            if load.span.start <= at.start and at.end <= load.span.end or at.start <= load.span.start < at.end:
+                return load.bases[0] if load.bases else None
+        return None
+
+    def is_zero(self, node: Node, depth: int = 0, fixed: bool = False) -> bool:
+        """Whether an expression is zero in every bit: literals, conversions of zero, variables so initialised.
+
+        With `fixed`, only variables that nothing changes count; without, the value right after initialisation does.
+        """
+        node = _bare(node)
+        text = self.text(span(node))
+        if node.type == "number_literal":
+            return bool(_NUMBER.match(text))
+        if node.type == "cast_expression":
+            value = node.child_by_field_name("value")
+            return value is not None and self.is_zero(value, depth, fixed)
+        if node.type == "call_expression":
+            name, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            arguments = listed.named_children if listed is not None else []
+            called = self.text(span(name)) if name is not None else ""
+            return bool(_ZERO_CALLS.match(called)) and called not in self.file.functions and bool(arguments) and all(
+                self.is_zero(a, depth, fixed) for a in arguments
+            )
+        if node.type in ("initializer_list", "compound_literal_expression"):
+            inner = node.child_by_field_name("value") or node
+            return all(self.is_zero(c, depth, fixed) for c in inner.named_children if c.type != "type_identifier")
+        if node.type == "identifier" and depth < 4:
+            value = self._initial_value(text, fixed)
+            return value is not None and self.is_zero(value, depth + 1, fixed)
+        return False
+
+    def _initial_value(self, name: str, fixed: bool) -> Node | None:
+        """The initialiser of a variable, if it is the only declaration of that name in the kernel."""
+        body = self.tile.path[0].span
+        found: list[Node] = []
+        stack = [self.node(body)]
+        while stack:
+            node = stack.pop()
+            if node.type == "init_declarator":
+                inner = node.child_by_field_name("declarator")
+                value = node.child_by_field_name("value")
+                if inner is not None and self.text(span(inner)) == name and value is not None:
+                    found.append(value)
+            stack.extend(node.named_children)
+        changed = [i for i in self.tile.flow.items for s in i.own.defs if s.name == name and i.statement.kind == "leaf"]
+        if len(found) == 1 and not (fixed and changed) and all(self._precedes(found[0], i) for i in changed):
+            return found[0]
+        return None
+
+    def _precedes(self, value: Node, change: Item) -> bool:
+        """Whether the initial value is still there: changes come later, under a condition, in this iteration."""
+        inside = self.tile.loop.span.start <= value.start_byte < self.tile.loop.span.end
+        return inside and value.start_byte < change.statement.span.start
+
+
+def _dominates(first: Item, second: Item) -> bool:
+    """Whether the first statement always runs before the second: its enclosing statements enclose both."""
+    return first.order < second.order and set(first.parents) <= set(second.parents)
+
+
+def _bare(node: Node) -> Node:
+    while node.type in ("parenthesized_expression", "condition_clause") and node.named_children:
+        node = node.named_children[0]
+    return node
+
+
+def _unparenthesised(text: str) -> str:
+    """`(a < b)` without its outer parentheses, where they belong together."""
+    text = text.strip()
+    while text.startswith("(") and _closes_at_end(text):
+        text = text[1:-1].strip()
+    return text
+
+
+def _closes_at_end(text: str) -> bool:
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return i == len(text) - 1
+    return False

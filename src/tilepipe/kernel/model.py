@@ -1,0 +1,371 @@
+"""The model of a kernel that can be pipelined: everything that planning and rewriting need to know.
+
+Built in two pure steps around the compiler: `study` reads the source and returns a `Study` with questions,
+`build` takes the answers and returns the `KernelModel`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.kernel import legality, surroundings
+from tilepipe.kernel.copies import Copies, Copy, NotACopy
+from tilepipe.kernel.effects import Effects
+from tilepipe.kernel.file import Analysed, CudaFile, KernelText
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.loader import Split, split
+from tilepipe.kernel.stale import stale_reads
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import TileLoop, tile_loops
+from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
+from tilepipe.source import Edit, Span, apply_edits
+
+Answers = Mapping[str, int | str | None]
+_ASYNC_BYTES = (4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question for the compiler; `offset` is a statement boundary of `Study.text`."""
+
+    key: str
+    kind: str  # "value" | "type"
+    expression: str
+    offset: int
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A kernel whose loop may be pipelined, before the compiler was asked. `text` has the braces that a
+    question inside an unbraced branch needs; its line numbers are the file's."""
+
+    file: CudaFile
+    analysed: Analysed
+    tile: TileLoop
+    split: Split
+    copies: tuple[Copy | NotACopy, ...]
+    loops: Mapping[int, CountedLoop]  # by id of the loop statement
+    text: str
+    asks: tuple[Ask, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A shared array that the load phase fills.
+
+    `piece` is the array or the part of it that accesses name; `array` the declared array around it. `bytes` is
+    the size of the declared array, None for dynamic shared memory. `copy_bytes` is the width of the author's
+    copies where all are asynchronous copies as they stand, else None with the `reason`.
+    """
+
+    piece: Symbol
+    array: Symbol
+    bytes: int | None
+    copy_bytes: int | None
+    reason: str
+    bytes_per_tile: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.piece.name
+
+    @property
+    def dynamic(self) -> bool:
+        return self.array.extern
+
+
+@dataclass(frozen=True, eq=False)
+class LoadSite:
+    """A global load of the load phase that can wait in registers: its type and the counted loops around it.
+
+    `trips` holds None where a loop's count is not known at compile time.
+    """
+
+    item: Item
+    span: Span
+    type: str | None
+    loops: tuple[Statement, ...]
+    trips: tuple[Trips | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel:
+    """A kernel with one tile loop that may be pipelined."""
+
+    file: CudaFile
+    kernel: KernelText
+    analysed: Analysed
+    tile: TileLoop
+    split: Split
+    copies: tuple[Copy | NotACopy, ...]
+    buffers: tuple[Buffer, ...]
+    loads: tuple[LoadSite, ...]
+    trips: Mapping[int, Trips]
+    static_shared: int | None
+    max_threads: int | None
+    answers: Answers = field(default_factory=dict)
+
+    @property
+    def line(self) -> int:
+        return self.file.source.line_of(self.tile.loop.span.start)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether staged tiles lie in dynamic shared memory."""
+        return any(b.dynamic for b in self.buffers)
+
+
+def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozenset()) -> Study | Refusal:
+    """Find the tile loop of a kernel and ask every legality rule. Codes TP001–TP022."""
+    broken = [e for e in file.tree.errors() if kernel.span.start <= e.start < kernel.span.end]
+    if broken:
+        return refusal(
+            "TP020",
+            "the kernel's text is not understood here",
+            file.source.place(broken[0]),
+            "not understood",
+            "take macros apart that hide statements or types at this place",
+        )
+    analysed = file.analyse(kernel)
+    tile = _the_loop(file, analysed)
+    if isinstance(tile, Refusal):
+        return tile
+    parts = split(tile, surroundings.after_effects(tile))
+    divergent = legality.divergence(analysed.body)
+    question = legality.Question(file.source, analysed.body, tile, parts, divergent, no_alias)
+    refused = legality.check(question) or stale_reads(question)
+    if refused is not None:
+        return refused
+    copies = Copies(file, tile, parts).classify()
+    threads = _launch_bound(file, kernel)
+    loops = {
+        id(i.statement): loop
+        for i in parts.loader
+        if i.statement.is_loop and (loop := counted(file, i.statement, threads, _call_around(i))) is not None
+    }
+    text, asks = _questions(file, analysed, tile, parts, copies, loops)
+    return Study(file, analysed, tile, parts, copies, loops, text, asks)
+
+
+def _call_around(item: Item) -> Statement | None:
+    """The helper call through which a statement is reached, the innermost one."""
+    return next((p for p in reversed(item.parents) if p.kind == "call"), None)
+
+
+def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
+    effects = analysed.body.effects()
+    found = tile_loops(analysed.body)
+    place = file.source.place(Span(analysed.kernel.body.start, analysed.kernel.body.start + 1))
+    if "async" in effects.flags:
+        at = next(s for s in analysed.body.walk() if "async" in s.own.flags)
+        return refusal(
+            "TP002",
+            "already software-pipelined: the kernel issues asynchronous copies of its own",
+            file.source.place(at.span),
+            "asynchronous copy, commit or wait here",
+            "hand over the version with one tile and plain loads",
+        )
+    if not found:
+        return refusal("TP001", f"no tile loop in `{analysed.kernel.name}`: {_why_none(effects, analysed)}", place)
+    if len(found) > 1:
+        lines = ", ".join(str(file.source.line_of(t.loop.span.start)) for t in found)
+        return refusal(
+            "TP003",
+            f"`{analysed.kernel.name}` has {len(found)} tile loops (lines {lines}); one is handled",
+            file.source.place(Span(found[1].loop.span.start, found[1].loop.span.start + 3)),
+            "the second tile loop",
+            "split the kernel, or move one of the loops to a kernel of its own",
+        )
+    return found[0]
+
+
+def _why_none(effects: Effects, analysed: Analysed) -> str:
+    if not effects.shared_writes() and "barrier" not in effects.flags:
+        return "it has neither shared memory nor a barrier"
+    return "no loop both fills shared memory from global memory and computes on it behind barriers"
+
+
+_BOUNDS = re.compile(r"__launch_bounds__\s*\(([^,()]+(?:\([^()]*\))?)")
+
+
+def launch_bound_text(file: CudaFile, kernel: KernelText) -> str | None:
+    """The text of the kernel's maximum block size, None without `__launch_bounds__`."""
+    found = _BOUNDS.search(file.source.slice(Span(kernel.span.start, kernel.body.start)))
+    return found.group(1).strip() if found else None
+
+
+def _launch_bound(file: CudaFile, kernel: KernelText) -> int | None:
+    text = launch_bound_text(file, kernel)
+    macro = file.macros.get(text) if text else None
+    value = macro.body if macro is not None else text
+    return int(value) if value is not None and value.isdigit() else None
+
+
+# -- questions -------------------------------------------------------------------------------------------------
+
+
+def _questions(
+    file: CudaFile,
+    analysed: Analysed,
+    tile: TileLoop,
+    parts: Split,
+    copies: tuple[Copy | NotACopy, ...],
+    loops: Mapping[int, CountedLoop],
+) -> tuple[str, tuple[Ask, ...]]:
+    wanted: dict[str, tuple[str, str, int]] = {}
+    for copy in copies:
+        at = copy.use.item.statement.span.start
+        if copy.use.store is not None and not copy.use.store.in_macro:
+            target = file.source.slice(copy.use.store.left)
+            wanted[f"size:{at}"] = ("value", f"sizeof({target})", at)
+            wanted[f"type:{at}"] = ("type", target, at)
+        if isinstance(copy, Copy):
+            there = copy.source_at.statement.span.start
+            wanted[f"source:{at}"] = ("type", copy.source, there)
+    for item in parts.loader:
+        for load in item.own.loads:
+            at = item.statement.span.start
+            wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), at)
+    for item in parts.loader:
+        loop = loops.get(id(item.statement))
+        if loop is not None:
+            at = item.statement.span.start
+            wanted[f"bound:{at}"] = ("value", loop.bound, at)
+            wanted[f"step:{at}"] = ("value", loop.step, at)
+            wanted[f"start:{at}"] = ("value", loop.start, at)
+    for array in {_array_of(analysed, piece): None for piece in _arrays(tile)}:
+        if not array.extern:
+            at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
+            wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
+    kernel = analysed.kernel
+    bound = launch_bound_text(file, kernel)
+    if bound is not None:
+        wanted["threads"] = ("value", bound, kernel.body.start + 1)
+    braces = _needed_braces(tile, {offset for _, _, offset in wanted.values()})
+    text = apply_edits(file.source.text, braces)
+    asks = tuple(Ask(key, kind, text_, _shifted(at, braces)) for key, (kind, text_, at) in wanted.items())
+    return text, asks
+
+
+def _arrays(tile: TileLoop) -> tuple[Symbol, ...]:
+    found = {s.buffer for s in tile.stores if s.buffer in tile.staged}
+    return tuple(sorted(found, key=lambda s: s.key))
+
+
+def _needed_braces(tile: TileLoop, offsets: set[int]) -> list[Edit]:
+    """Braces around unbraced bodies that hold a question, so that it can stand before the statement."""
+    edits: dict[tuple[int, str], Edit] = {}
+    for item in tile.flow.items:
+        statement = item.statement
+        if not statement.is_loop and statement.kind != "if":
+            continue
+        for child in statement.children:
+            if child.kind not in ("block", "call") and child.span.start in offsets | _starts(child, offsets):
+                edits[(child.span.start, "{")] = Edit(Span(child.span.start, child.span.start), "{")
+                edits[(child.span.end, "}")] = Edit(Span(child.span.end, child.span.end), "}")
+    return list(edits.values())
+
+
+def _starts(child: Statement, offsets: set[int]) -> set[int]:
+    return {child.span.start} if child.span.start in offsets else set()
+
+
+def _shifted(offset: int, edits: list[Edit]) -> int:
+    """Where a boundary of the file lies in the braced text: after the braces that open there."""
+    shift = 0
+    for edit in edits:
+        at = edit.span.start
+        if at < offset or (at == offset and edit.text == "{"):
+            shift += 1
+    return offset + shift
+
+
+# -- building --------------------------------------------------------------------------------------------------
+
+
+def build(found: Study, answers: Answers) -> KernelModel:
+    """The model, with what the compiler said. `answers` is by the keys of `found.asks`; None is unknown."""
+    threads = _integer(answers.get("threads"))
+    loops = {key: _known(loop, threads) for key, loop in found.loops.items()}
+    counts: dict[int, Trips] = {}
+    for item in found.split.loader:
+        loop = loops.get(id(item.statement))
+        if loop is None:
+            continue
+        at = item.statement.span.start
+        start = _integer(answers.get(f"start:{at}"))
+        if start is not None:
+            loop = CountedLoop(**{**loop.__dict__, "low": start, "high": start})
+        known = trips(loop, _integer(answers.get(f"bound:{at}")), _integer(answers.get(f"step:{at}")))
+        if known is not None:
+            counts[id(item.statement)] = known
+    buffers = tuple(_buffer(found, symbol, answers) for symbol in _arrays(found.tile))
+    loads = tuple(_site(item, load.span, answers, counts) for item in _ordered(found) for load in item.own.loads)
+    static = sum(b.bytes or 0 for b in {b.array: b for b in buffers}.values())
+    return KernelModel(
+        found.file, found.analysed.kernel, found.analysed, found.tile, found.split, found.copies, buffers, loads,
+        counts, static, threads, dict(answers),
+    )  # fmt: skip
+
+
+def _known(loop: CountedLoop, threads: int | None) -> CountedLoop:
+    if threads is not None and loop.high is None and loop.start == "threadIdx.x":
+        return CountedLoop(**{**loop.__dict__, "high": threads - 1})
+    return loop
+
+
+def _ordered(found: Study) -> list[Item]:
+    return sorted(found.split.loader, key=lambda i: i.order)
+
+
+def _integer(answer: int | str | None) -> int | None:
+    return answer if isinstance(answer, int) else None
+
+
+def _site(item: Item, at: Span, answers: Answers, counts: Mapping[int, Trips]) -> LoadSite:
+    loops = tuple(p for p in item.parents if p.is_loop)
+    type_ = answers.get(f"load:{at.start}")
+    return LoadSite(item, at, type_ if isinstance(type_, str) else None, loops, tuple(counts.get(id(p)) for p in loops))
+
+
+def _buffer(found: Study, symbol: Symbol, answers: Answers) -> Buffer:
+    array = _array_of(found.analysed, symbol)
+    reason = ""
+    widths: set[int] = set()
+    for copy in found.copies:
+        if copy.use.buffer != symbol:
+            continue
+        why = copy.reason if isinstance(copy, NotACopy) else _not_async(copy, answers)
+        size = _integer(answers.get(f"size:{copy.use.item.statement.span.start}"))
+        if why:
+            reason = reason or why
+        elif size is not None:
+            widths.add(size)
+    bytes_ = _integer(answers.get(f"array:{array.key[0]}")) if not array.extern else None
+    width = min(widths) if widths and not reason else None
+    return Buffer(symbol, array, bytes_, width, reason)
+
+
+def _array_of(analysed: Analysed, piece: Symbol) -> Symbol:
+    """The declared array that a carved piece lies in; an array itself otherwise."""
+    if piece.key[1] != (-2,):
+        return piece
+    declared = (s for statement in analysed.body.walk() for s in statement.declares)
+    return next((s for s in declared if s.kind == "shared" and s.decl == piece.decl and s.rank), piece)
+
+
+def _not_async(copy: Copy, answers: Answers) -> str:
+    """Why a plain copy cannot be asynchronous as it stands, "" if it can."""
+    at = copy.use.item.statement.span.start
+    size, target, source = (answers.get(f"{k}:{at}") for k in ("size", "type", "source"))
+    if size not in _ASYNC_BYTES:
+        return f"its elements of {size} bytes are too small for cp.async" if isinstance(size, int) else "size unknown"
+    if target is None or source is None:
+        return "the types of the copy are not known"
+    if target != source:
+        return f"the copy converts {source} to {target}"
+    return ""

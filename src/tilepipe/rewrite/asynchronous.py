@@ -1,0 +1,60 @@
+"""The load phase with asynchronous copies in the place of the author's stores."""
+
+from __future__ import annotations
+
+import re
+
+from tilepipe.kernel.copies import Copy
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.rewrite.counted import CountedLoops
+from tilepipe.rewrite.project import Projection
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def asynchronous(
+    model: KernelModel, buffers: frozenset[Symbol], without: frozenset[Item], loops: CountedLoops
+) -> Projection:
+    """The loader for `buffers`: copies issued, everything they need kept, values in between gone.
+
+    `without` are statements left out (what advances to the next tile, where that is done elsewhere).
+    """
+    flow = model.tile.flow
+    copies = [c for c in model.copies if isinstance(c, Copy) and c.use.buffer in buffers]
+    uses = {c.use.item: c.uses for c in copies}
+    replaced = {id(c.replaces): _call(model, c) for c in copies}
+    merged = {id(s) for c in copies if c.replaces is not c.use.item.statement for s in c.replaces.walk()}
+    merged -= {id(c.replaces) for c in copies}
+    fills = [
+        s.item
+        for s in model.tile.stores
+        if s.buffer in buffers and s.kind != "compute" and s.item not in uses and id(s.item.statement) not in merged
+    ]
+    advancing = [i for i in model.split.loader if i.own.defs & model.split.state]
+    kept = flow.backward([*uses, *fills, *advancing], uses, without)
+    foreign = {s.item for s in model.tile.stores if s.buffer not in buffers}
+    keep = frozenset(kept - foreign)
+    return Projection(model.file.source, model.tile, keep, replaced, loops.edits(keep), loops.pragmas(keep))
+
+
+def _call(model: KernelModel, copy: Copy) -> str:
+    target, source = address(copy.target), address(copy.source)
+    if copy.guard is None:
+        return f"tp_copy({target}, {source});"
+    return f"tp_copy({target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
+
+
+def _valid(model: KernelModel, copy: Copy, source: str) -> str:
+    """An address of the source array that is valid whatever the guard says."""
+    if copy.root is not None and not copy.use.item.statement.context and not copy.source_at.statement.context:
+        return copy.root.name
+    pointers = {s.name for s in copy.uses if s.pointer}
+    return next((word for word in _WORD.findall(source) if word in pointers), source)
+
+
+def address(lvalue: str) -> str:
+    """The text of an lvalue's address: `*p` gives `p`, `a[i]` gives `&a[i]`."""
+    text = lvalue.strip()
+    return text[1:].strip() if text.startswith("*") else f"&{text}"

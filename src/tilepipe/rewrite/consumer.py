@@ -1,0 +1,87 @@
+"""The main loop's body as it is left to the consumer: loads moved out, redundant barriers gone."""
+
+from __future__ import annotations
+
+from tilepipe.kernel.effects import total
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.statements import Statement
+from tilepipe.rewrite.lines import line_start, whole_lines, with_comments, with_pragmas
+from tilepipe.source import Edit, Span
+
+
+def consumer_edits(model: KernelModel) -> tuple[Edit, ...]:
+    """Edits on the loop body that leave what the consumer runs."""
+    edits: list[Edit] = []
+    moved = model.split.moved
+    barriers = redundant_barriers(model)
+    declared_in_loop = {b.array.decl for b in model.buffers}
+    for statement in model.tile.body:
+        if statement.span in declared_in_loop:
+            continue  # the ring's declaration edit takes it away
+        if statement in barriers:
+            edits.append(Edit(whole_lines(model.file.source, statement.span), ""))
+        else:
+            _remove(model, statement, None, moved, edits)
+    return tuple(_without_blank_doubles(model, edits))
+
+
+def _gone(model: KernelModel, statement: Statement, moved: frozenset[Item]) -> bool:
+    parts = [s for s in statement.walk() if s.kind != "block"]
+    return bool(parts) and all(model.tile.flow.of[id(s)] in moved for s in parts)
+
+
+def _remove(
+    model: KernelModel, statement: Statement, parent: Statement | None, moved: frozenset[Item], edits: list[Edit]
+) -> None:
+    if _gone(model, statement, moved):
+        if parent is not None and parent.kind != "block":
+            edits.append(Edit(statement.span, "{}"))
+            return
+        start = with_pragmas(model.file.source, statement.span.start)
+        start = with_comments(model.file.source, start)
+        edits.append(Edit(whole_lines(model.file.source, Span(start, statement.span.end)), ""))
+        return
+    if statement.kind == "call":
+        return
+    for child in statement.children:
+        _remove(model, child, statement, moved, edits)
+
+
+def redundant_barriers(model: KernelModel) -> frozenset[Statement]:
+    """The author's barriers at either end of the body with no memory access of the consumer before (or after).
+
+    The pipeline's own barrier stands at that very place.
+    """
+    phases = model.tile.phases
+    found: set[Statement] = set()
+    for order in (phases, tuple(reversed(phases))):
+        for phase in order:
+            if phase.is_barrier:
+                found.add(phase.statement)
+            elif _touches_memory(model, phase.statement):
+                break
+    return frozenset(found)
+
+
+def _touches_memory(model: KernelModel, statement: Statement) -> bool:
+    kept = [s.own for s in statement.walk() if model.tile.flow.of[id(s)] not in model.split.moved]
+    effects = total(kept)
+    return bool(effects.reads or effects.writes or effects.flags & {"barrier", "asm"} or effects.opaque)
+
+
+def _without_blank_doubles(model: KernelModel, edits: list[Edit]) -> list[Edit]:
+    """Where lines go, the blank line after them goes too if one stands before."""
+    data = model.file.source.data
+    out: list[Edit] = []
+    ends = {e.span.end for e in edits}
+    for edit in edits:
+        end = edit.span.end
+        starts_line = line_start(model.file.source, edit.span.start) == edit.span.start
+        following = data.find(b"\n", end)
+        blank = starts_line and not edit.text and following >= 0 and not data[end:following].strip()
+        before = data[: edit.span.start].rstrip(b" \t")
+        if blank and end not in {e.span.start for e in edits} and (before.endswith((b"\n\n", b"{\n")) or edit.span.start in ends):
+            end = following + 1
+        out.append(Edit(Span(edit.span.start, end), edit.text))
+    return out

@@ -1,0 +1,155 @@
+"""Assembles a candidate's source: declarations, loader, prologue, main loop, epilogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.kernel import surroundings
+from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.plan.types import Candidate
+from tilepipe.rewrite.asynchronous import asynchronous
+from tilepipe.rewrite.consumer import consumer_edits
+from tilepipe.rewrite.counted import CountedLoops
+from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue, prologue
+from tilepipe.rewrite.helpers import helper_text
+from tilepipe.rewrite.launches import edit_launches, find_launches
+from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
+from tilepipe.rewrite.registers import stage
+from tilepipe.rewrite.rings import Ring, ring, single
+from tilepipe.rewrite.state import LoaderState, loader_state
+from tilepipe.rewrite.types import Rewrite
+from tilepipe.source import Edit, Span, apply_edits
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    state: LoaderState
+    loader: Loader
+    ring: Ring
+
+
+def rewrite(model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
+    """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150)."""
+    pieces = _pieces(model, candidate)
+    if isinstance(pieces, str):
+        return refusal("TP150", f"candidate {candidate.id} cannot be emitted: {pieces}", _place(model))
+    source = model.file.source
+    loop = model.tile.loop
+    indent = indent_of(source, loop.span.start)
+    shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent)
+    start = line_start(source, with_pragmas(source, loop.span.start))
+    edits = [*pieces.ring.edits, *consumer_edits(model)]
+    edits.append(Edit(Span(start, start), prologue(shape)))
+    edits += body_start(shape)
+    edits += body_end(shape)
+    end = _line_end(model, loop.span.end)
+    edits.append(Edit(Span(end, end), epilogue(shape)))
+    launch = _launch_edits(model, pieces.ring)
+    edits += launch[0]
+    helpers = pieces.ring.helpers | (frozenset({"COPY"}) if pieces.loader.load is not None else frozenset())
+    top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))
+    edits.append(Edit(Span(top, top), helper_text(helpers)))
+    edits.append(Edit(Span(at, at), _constant(model, pieces.ring)))
+    text = apply_edits(source.text, edits)
+    return Rewrite(
+        candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
+        _notes(model, pieces.ring),
+    )  # fmt: skip
+
+
+def _after_header_comment(model: KernelModel) -> int:
+    """Where the file's leading comment ends: before any macro that could change what the helpers mean."""
+    for node in model.file.tree.root.children:
+        if node.type != "comment":
+            return line_start(model.file.source, node.start_byte)
+    return 0
+
+
+def _place(model: KernelModel):  # type: ignore[no-untyped-def]
+    at = model.tile.loop.span.start
+    return model.file.source.place(Span(at, at + 3))
+
+
+def _line_end(model: KernelModel, offset: int) -> int:
+    data = model.file.source.data
+    end = data.find(b"\n", offset)
+    return len(data) if end < 0 else end + 1
+
+
+def _pieces(model: KernelModel, candidate: Candidate) -> _Pieces | str:
+    state = loader_state(model)
+    if isinstance(state, str):
+        return state
+    counted = CountedLoops(model)
+    staged = frozenset(b.piece for b in model.buffers)
+    direct = frozenset(b.piece for b in model.buffers if b.copy_bytes is not None)
+    through: frozenset[Symbol] = frozenset()
+    if candidate.variant == "cp_async":
+        if direct != staged:
+            b = next(b for b in model.buffers if b.copy_bytes is None)
+            return f"`{b.name}` cannot be copied asynchronously: {b.reason}"
+    elif candidate.variant == "mixed":
+        through = staged - direct
+        if not direct or not through:
+            return "all buffers go the same way"
+    else:
+        direct, through = frozenset(), staged
+    if candidate.variant == "prefetch":
+        rings: Ring | str = single(model)
+    else:
+        rings = ring(model, candidate.stages, candidate.dynamic)
+    if isinstance(rings, str):
+        return rings
+    inner = [i for i in model.split.loader if i.own.defs & model.split.state and i not in state.tail]
+    if direct and through and inner:
+        return "pointers are moved on within the load phase, which two loaders cannot share"
+    load = None
+    if direct:
+        leave = state.tail if through or candidate.form == "textbook" else frozenset()
+        load = asynchronous(model, direct, leave, counted)
+    staging = None
+    if through:
+        staging = stage(model, through, state.tail, counted)
+        if isinstance(staging, str):
+            return staging
+    if candidate.form == "textbook" and model.tile.loop.condition_effects.defs:
+        return "the textbook form needs a loop condition without side effects"
+    return _Pieces(state, Loader(load, staging), rings)
+
+
+def _constant(model: KernelModel, rings: Ring) -> str:
+    if rings.stages_factor == 1 and not rings.extra_dynamic:
+        return ""
+    name = f"{model.kernel.name}_"
+    if rings.extra_dynamic:
+        return (
+            "// Dynamic shared memory that a launch of the pipelined kernel must ask for, in bytes.\n"
+            f"constexpr int {name}shared_bytes = {rings.extra_dynamic};\n\n"
+        )
+    return (
+        "// A launch of the pipelined kernel must ask for this many times the dynamic shared memory of before,\n"
+        "// each stage rounded up to 16 bytes.\n"
+        f"constexpr int {name}stages = {rings.stages_factor};\n\n"
+    )
+
+
+def _launch_edits(model: KernelModel, rings: Ring) -> tuple[tuple[Edit, ...], tuple[int, ...]]:
+    if rings.stages_factor == 1 and not rings.extra_dynamic:
+        return (), ()
+    if not find_launches(model.file, model.kernel):
+        return (), ()
+    if rings.extra_dynamic:
+        return edit_launches(model.file, model.kernel, f"{model.kernel.name}_shared_bytes")
+    return edit_launches(model.file, model.kernel, f"{model.kernel.name}_stages * (({{old}} + 15) / 16 * 16)")
+
+
+def _notes(model: KernelModel, rings: Ring) -> tuple[str, ...]:
+    notes = []
+    if rings.stages_factor > 1:
+        notes.append(f"launches must ask for {rings.stages_factor} times the dynamic shared memory")
+    if rings.extra_dynamic:
+        notes.append(f"launches must ask for {rings.extra_dynamic} bytes of dynamic shared memory")
+    if surroundings.is_repeated(model.tile):
+        notes.append("the pipeline is drained and refilled in each iteration of the outer loop")
+    return tuple(notes)

@@ -1,0 +1,232 @@
+"""The forms of a pipelined loop: prologue, what begins and ends the main loop's body, epilogue.
+
+Ring with asynchronous copies: one barrier a tile, S − 1 tiles in flight. Register staging (also beside
+asynchronous copies, "mixed"): two buffers, one barrier a tile. Prefetch: one buffer, two barriers a tile.
+Textbook: two buffers, a main loop of tiles − 1 turns, the last tile peeled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tilepipe.kernel import surroundings
+from tilepipe.kernel.model import KernelModel
+from tilepipe.plan.types import Candidate
+from tilepipe.rewrite.lines import indent_of, line_start
+from tilepipe.rewrite.project import Projection
+from tilepipe.rewrite.registers import Staging
+from tilepipe.rewrite.rings import STAGES, Ring
+from tilepipe.rewrite.state import LoaderState
+from tilepipe.source import Edit, Span
+
+_STEP = "    "
+
+
+@dataclass(frozen=True, eq=False)
+class Loader:
+    """The load phase: asynchronous copies, register staging, or both."""
+
+    load: Projection | None
+    staging: Staging | None
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """One candidate with everything that its text is made of; `indent` is that of the loop."""
+
+    model: KernelModel
+    candidate: Candidate
+    state: LoaderState
+    loader: Loader
+    ring: Ring
+    indent: str
+
+    @property
+    def is_ring(self) -> bool:
+        return self.candidate.variant == "cp_async" and self.candidate.form == "ring"
+
+    @property
+    def single(self) -> bool:
+        return self.candidate.variant == "prefetch"
+
+    @property
+    def peeled(self) -> bool:
+        return self.candidate.form == "textbook"
+
+
+def _lines(indent: str, lines: list[str]) -> str:
+    return "".join(f"{indent}{line}\n" if line else "\n" for line in lines)
+
+
+def prologue(s: Shape) -> str:
+    """Everything before the main loop: rings, loader state, the loader's lambdas, the first tiles."""
+    out = [*s.ring.setup]
+    if s.state.hoisted:
+        out.append(s.state.hoisted)
+    text = _lines(s.indent, [*out, *s.state.setup])
+    if s.loader.load is not None:
+        text += _lambda(s, "tp_load", s.loader.load, with_stage=True, advance=s.is_ring)
+    if s.loader.staging is not None:
+        text += _lines(s.indent, [r.declaration for r in s.loader.staging.registers])
+        text += _lambda(s, "tp_fetch", s.loader.staging.fetch, with_stage=False, advance=False)
+        text += _lambda(s, "tp_store", s.loader.staging.store, with_stage=not s.single, advance=False)
+    if not s.is_ring:
+        text += _advance(s)
+    text += _first_tiles(s)
+    if s.peeled:
+        text += _compute(s)
+    return text
+
+
+def _lambda(s: Shape, name: str, body: Projection, with_stage: bool, advance: bool) -> str:
+    inside = s.indent + _STEP
+    parameter = "int tp_stage" if with_stage and s.ring.bind else ""
+    text = f"{s.indent}auto {name} = [&]({parameter}) {{\n"
+    # The fetch touches no stage; a helper inlined into it may still want the tile's name as an argument.
+    stage = "tp_stage" if parameter else "0"
+    text += _lines(inside, [b.replace("{stage}", stage) for b in _needed(s, body, inside)])
+    text += _lines(inside, list(s.state.shadows))
+    text += body.text(inside)
+    if advance and s.state.step:
+        text += _lines(inside, [s.state.step])
+    return text + f"{s.indent}}};\n"
+
+
+def _needed(s: Shape, body: Projection, indent: str) -> list[str]:
+    """The stage names that a body mentions."""
+    text = body.text(indent)
+    return [b for b in s.ring.bind if re.search(rf"\b{b.split(' = ')[0].split()[-1]}\b", text)]
+
+
+def _advance(s: Shape) -> str:
+    """The lambda that moves the loader's state to the next tile."""
+    inside = s.indent + _STEP
+    tail = Projection(s.model.file.source, s.model.tile, s.state.tail)
+    body = tail.text(inside) + (_lines(inside, [s.state.step]) if s.state.step else "")
+    if not body:
+        return ""
+    shadows = _lines(inside, list(s.state.shadows)) if s.state.tail else ""
+    return f"{s.indent}auto tp_advance = [&] {{\n{shadows}{body}{s.indent}}};\n"
+
+
+def _has_advance(s: Shape) -> bool:
+    return bool(s.state.tail or s.state.step)
+
+
+def _issue(s: Shape, stage: str) -> list[str]:
+    """Calls that start the load of a tile."""
+    calls = []
+    if s.loader.load is not None:
+        calls.append(f"tp_load({stage});")
+    if s.loader.staging is not None:
+        calls.append("tp_fetch();")
+    return calls
+
+
+def _finish(s: Shape, stage: str) -> list[str]:
+    """Calls that put a fetched tile into its stage and move on."""
+    calls = []
+    if s.loader.staging is not None:
+        calls.append("tp_store();" if s.single else f"tp_store({stage});")
+    if _has_advance(s):
+        calls.append("tp_advance();")
+    return calls
+
+
+def _first_tiles(s: Shape) -> str:
+    if s.is_ring:
+        lines = [
+            f"// prologue: tiles 0 .. {STAGES} - 2 in flight; a group per stage, even an empty one, keeps the wait constant",
+            f"for (int tp_s = 0; tp_s < {STAGES} - 1; ++tp_s) {{",
+            f"{_STEP}if ({s.state.more})",
+            f"{_STEP}{_STEP}tp_load(tp_s);",
+            f"{_STEP}tp_commit();",
+            "}",
+            "// main loop",
+            "int tp_stage = 0;",
+        ]
+        return _lines(s.indent, lines)
+    lines = ["// prologue: tile 0", f"if ({s.state.more}) {{"]
+    lines += [_STEP + call for call in (*_issue(s, "0"), *_finish(s, "0"))]
+    lines.append("}")
+    if s.loader.load is not None:
+        lines += ["tp_commit();", "tp_wait<0>();"]
+    if not s.single:
+        lines += ["__syncthreads();"]
+    lines.append("// main loop: each turn but the last loads the next tile while it computes" if not s.peeled else "// main loop")
+    if not s.single:
+        lines.append("int tp_stage = 0;")
+    return _lines(s.indent, lines)
+
+
+def _compute(s: Shape) -> str:
+    raise NotImplementedError
+
+
+def body_start(s: Shape) -> list[Edit]:
+    """What the main loop's body begins with: the wait, the barrier, the load of a later tile."""
+    block = s.model.tile.loop.children[0]
+    at = _after_brace(s, block.span.start)
+    inside = s.indent + _STEP
+    if s.is_ring:
+        lines = [
+            f"tp_wait<{STAGES} - 2>();",
+            "__syncthreads();  // publishes this stage and frees the one consumed last",
+            f"if ({s.state.more})",
+            f"{_STEP}tp_load(tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1);",
+            "tp_commit();",
+        ]
+    else:
+        lines = ["__syncthreads();  // publishes the tile"] if s.single else []
+        lines += [f"const bool tp_next = {s.state.more};"]
+        calls = _issue(s, "tp_stage ^ 1")
+        lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"]
+        if s.loader.load is not None:
+            lines.append("tp_commit();")
+    lines += [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
+    return [Edit(Span(at, at), _lines(inside, lines) + "\n")]
+
+
+def body_end(s: Shape) -> list[Edit]:
+    """What the main loop's body ends with: the store of a fetched tile, the barrier, the next stage."""
+    end = s.model.tile.loop.children[0].span.end - 1
+    at = line_start(s.model.file.source, end)
+    inside = s.indent + _STEP
+    if s.is_ring:
+        lines = [f"tp_stage = tp_stage + 1 == {STAGES} ? 0 : tp_stage + 1;"]
+    else:
+        lines = ["__syncthreads();  // the tile is consumed"] if s.single else []
+        calls = _finish(s, "tp_stage ^ 1")
+        lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"] if calls else []
+        if s.loader.load is not None:
+            lines.append("tp_wait<0>();")
+        if not s.single:
+            lines += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]
+    return [Edit(Span(at, at), "\n" + _lines(inside, lines))]
+
+
+def epilogue(s: Shape) -> str:
+    """What follows the main loop: the drain, a barrier where shared memory is used again, the last stage's name."""
+    lines = []
+    if s.is_ring:
+        after = surroundings.after_effects(s.model.tile)
+        reused = bool(after.shared_reads() or after.shared_writes())
+        lines = ["// epilogue: nothing in flight when shared memory is reused or the kernel returns", "tp_wait<0>();"]
+        if surroundings.is_repeated(s.model.tile) or reused:
+            lines.append("__syncthreads();")
+    last = f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1" if s.is_ring else "tp_stage ^ 1"
+    lines += [b.replace("{stage}", last) for b in s.ring.rebind]
+    return _lines(s.indent, lines)
+
+
+def _after_brace(s: Shape, brace: int) -> int:
+    """The start of the line after the loop's opening brace (comments on that line stay)."""
+    source = s.model.file.source
+    end = source.data.find(b"\n", brace)
+    return end + 1
+
+
+def indent_inside(s: Shape) -> str:
+    """The indentation of the loop body."""
+    return indent_of(s.model.file.source, s.model.tile.loop.span.start) + _STEP

@@ -1,0 +1,240 @@
+"""Shared-memory declarations with stages, and the names of a stage inside the loader and the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from tilepipe.kernel import surroundings
+from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol, declarators
+from tilepipe.rewrite.lines import indent_of, whole_lines
+from tilepipe.source import Edit, Span
+
+STAGES = "TP_STAGES"
+
+
+@dataclass(frozen=True)
+class Ring:
+    """How the staged tiles get their stages.
+
+    `edits` change declarations, `setup` lines go before the loader, `bind` are the lines that name one stage
+    (`{stage}` is the index), `rebind` those after the loop. `stages_factor` multiplies the launch's dynamic
+    bytes, `extra_dynamic` is a C++ expression that is added to them. `helpers` are the helpers needed.
+    """
+
+    edits: tuple[Edit, ...]
+    setup: tuple[str, ...]
+    bind: tuple[str, ...]
+    rebind: tuple[str, ...]
+    stages_factor: int
+    extra_dynamic: int
+    helpers: frozenset[str]
+
+
+def ring(model: KernelModel, stages: int, move_to_dynamic: bool) -> Ring | str:
+    """Give every staged tile `stages` stages; a reason where that is not possible.
+
+    `move_to_dynamic`: static tiles become dynamic shared memory, since together they exceed 48 KB.
+    """
+    arrays = sorted({b.array for b in model.buffers}, key=lambda s: s.key)
+    static, dynamic = [a for a in arrays if not a.extern], [a for a in arrays if a.extern]
+    if move_to_dynamic and (dynamic or _has_extern(model)):
+        return "the kernel has dynamic shared memory already, and the stages exceed 48 KB"
+    edits: list[Edit] = []
+    setup: list[str] = []
+    bind: list[str] = []
+    rebind: list[str] = []
+    helpers: set[str] = set()
+    extra = 0
+    for array in static:
+        placed = _static(model, array, stages, move_to_dynamic, extra)
+        if isinstance(placed, str):
+            return placed
+        edits += placed.edits
+        setup += placed.setup
+        bind.append(f"auto& {array.name} = {array.name}_ring[{{stage}}];")
+        if _mentioned_after(model, array):
+            if _mentioned_before(model, array):
+                return f"`{array.name}` is used before and after the loop"
+            rebind.append(f"auto& {array.name} = {array.name}_ring[{{stage}}];")
+        extra = placed.extra_dynamic
+    if dynamic:
+        refused = _read_after(model, dynamic)
+        if refused:
+            return refused
+        helpers.add("DYNAMIC")
+        setup.append(f"const unsigned tp_stride = tp_dynamic_bytes() / {STAGES};")
+    pointers = _pointers(model)
+    if isinstance(pointers, str):
+        return pointers
+    for name, stride in pointers:
+        helpers.add("AT")
+        setup.append(f"const auto {name}_ring = {name};")
+        bind.append(f"auto {name} = tp_at({name}_ring, {{stage}} * {stride});")
+    header = [Edit(Span(at := _kernel_start(model), at), _stage_constant(model, stages))]
+    factor = stages if dynamic else 1
+    return Ring(
+        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, extra if move_to_dynamic else 0,
+        frozenset(helpers),
+    )  # fmt: skip
+
+
+def single(model: KernelModel) -> Ring:
+    """The tiles as they are, one stage; declarations inside the loop move before it, where the loader needs them."""
+    source = model.file.source
+    inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
+    decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
+    gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
+    return Ring(gone, tuple(source.slice(d) for d in decls), (), (), 1, 0, frozenset())
+
+
+def _kernel_start(model: KernelModel) -> int:
+    return model.kernel.body.start + 1
+
+
+def _stage_constant(model: KernelModel, stages: int) -> str:
+    first = model.analysed.body.children[0].span.start if model.analysed.body.children else model.kernel.body.start
+    indent = indent_of(model.file.source, first) or "    "
+    return f"\n{indent}constexpr int {STAGES} = {stages};"
+
+
+def _has_extern(model: KernelModel) -> bool:
+    return any(s.extern and s.kind == "shared" for st in model.analysed.body.walk() for s in st.declares)
+
+
+def _static(model: KernelModel, array: Symbol, stages: int, dynamic: bool, offset: int) -> Ring | str:
+    source = model.file.source
+    node = model.file.tree.root.named_descendant_for_byte_range(array.decl.start, array.decl.end)
+    if node is None or node.type != "declaration":
+        return f"the declaration of `{array.name}` is not understood"
+    size = next((b.bytes for b in model.buffers if b.array == array), None)
+    if size is None:
+        return f"the size of `{array.name}` is not known"
+    if size % 16 and _widest(model, array) > 8:
+        return f"a stage of `{array.name}` ({size} bytes) does not keep the alignment of 16 bytes"
+    in_loop = array.decl.start > model.tile.loop.span.start
+    alone = len(declarators(node)) == 1
+    if (in_loop or dynamic) and not alone:
+        return f"`{array.name}` is declared together with others"
+    name = Span(array.key[0], array.key[0] + len(array.name))
+    text = source.slice(array.decl)
+    at = array.decl.start
+    declared_ring = (
+        text[: _chars(source.data, at, name.start)]
+        + f"{array.name}_ring[{STAGES}]"
+        + text[_chars(source.data, at, name.end) :]
+    )
+    total = -(-size * stages // 128) * 128
+    if dynamic:
+        dims = text[_chars(source.data, at, name.end) :].rstrip().rstrip(";")
+        lines = [
+            "extern __shared__ __align__(128) unsigned char tp_shared[];" if offset == 0 else "",
+            f"auto& {array.name}_ring = *reinterpret_cast<{array.type} (*)[{STAGES}]{dims}>(tp_shared + {offset});",
+        ]
+        declared_ring = f"\n{indent_of(source, array.decl.start)}".join(line for line in lines if line)
+    if in_loop:
+        gone = Edit(whole_lines(source, array.decl), "")
+        return Ring((gone,), (declared_ring,), (), (), 1, offset + total, frozenset())
+    alias = ""
+    if _mentioned_before(model, array):
+        alias = f"\n{indent_of(source, array.decl.start)}auto& {array.name} = {array.name}_ring[0];"
+    if alone:
+        edits = (Edit(array.decl, declared_ring + alias),)
+    else:
+        edits = (Edit(name, f"{array.name}_ring[{STAGES}]"),)
+        if alias:
+            return f"`{array.name}` is declared together with others and used before the loop"
+    return Ring(edits, (), (), (), 1, offset + total, frozenset())
+
+
+def _chars(data: bytes, start: int, end: int) -> int:
+    return len(data[start:end].decode())
+
+
+def _widest(model: KernelModel, array: Symbol) -> int:
+    sizes = [v for k, v in model.answers.items() if k.startswith("size:") and isinstance(v, int)]
+    uses_matrix = any(
+        "load_matrix_sync" in model.file.source.slice(i.statement.span) and not i.statement.children
+        for i in model.tile.flow.items
+        if array in i.own.shared_reads()
+    )
+    vector_reads = any(
+        any(v in model.file.source.slice(i.statement.span) for v in ("float4", "int4", "double2", "ldmatrix"))
+        for i in model.tile.flow.items
+        if array in i.own.shared_reads() and not i.statement.children
+    )
+    return max([*sizes, 16 if uses_matrix or vector_reads else 4])
+
+
+def _identifiers(node: Node | None, name: str) -> bool:
+    stack = [node] if node is not None else []
+    while stack:
+        current = stack.pop()
+        if current.type == "identifier" and current.text and current.text.decode() == name:
+            return True
+        stack.extend(current.named_children)
+    return False
+
+
+def _mentioned(model: KernelModel, array: Symbol, statements: tuple[Statement, ...]) -> bool:
+    for statement in statements:
+        at = statement.span
+        if at == array.decl:
+            continue
+        node = model.file.tree.root.named_descendant_for_byte_range(at.start, at.end)
+        if _identifiers(node, array.name):
+            return True
+    return False
+
+
+def _mentioned_before(model: KernelModel, array: Symbol) -> bool:
+    return _mentioned(model, array, surroundings.before(model.tile))
+
+
+def _mentioned_after(model: KernelModel, array: Symbol) -> bool:
+    chain = model.tile.loop.span.end
+    later = tuple(s for s in surroundings.after(model.tile) if s.span.start > chain)
+    return _mentioned(model, array, later)
+
+
+def _read_after(model: KernelModel, arrays: list[Symbol]) -> str:
+    """Dynamic tiles keep their first stage after the loop, so nothing of the last tile may be read there."""
+    decls = {a.decl for a in arrays}
+    for statement in surroundings.after(model.tile):
+        for inner in statement.walk():
+            written = {s for s in inner.own.shared_writes() if s.decl in decls or s.key[1] == (-2,)}
+            read = {s for s in inner.own.shared_reads() if s.decl in decls or s.key[1] == (-2,)}
+            if written:
+                return ""
+            if read:
+                line = model.file.source.line_of(inner.span.start)
+                return f"the last tile is read after the loop (line {line}), from dynamic shared memory"
+    return ""
+
+
+def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
+    """Names declared before the loop that point into staged tiles, with the distance of their stages."""
+    found: list[tuple[str, str]] = []
+    pieces = {b.piece: b for b in model.buffers}
+    used = frozenset(s for i in model.tile.flow.items for s in i.own.uses)
+    for array in sorted({b.array for b in model.buffers if b.dynamic}, key=lambda s: s.key):
+        if any(b.piece == array for b in model.buffers):
+            found.append((array.name, "tp_stride"))
+    for symbol, targets in sorted(model.analysed.points.items(), key=lambda pair: pair[0].key):
+        staged = [pieces[t] for t in targets if t in pieces]
+        if not staged or symbol.key[1] != () or symbol.kind != "local":
+            continue
+        inside = model.tile.loop.span.start <= symbol.key[0] < model.tile.loop.span.end
+        if inside or symbol not in used:
+            continue
+        if len(staged) != len(targets) or len({b.array for b in staged}) != 1:
+            return f"`{symbol.name}` points into several shared arrays"
+        if any(symbol in i.own.defs for i in model.tile.flow.items) or symbol.is_array:
+            return f"`{symbol.name}` walks through a tile from iteration to iteration"
+        buffer = staged[0]
+        stride = "tp_stride" if buffer.dynamic else f"static_cast<unsigned>(sizeof({buffer.array.name}_ring[0]))"
+        found.append((symbol.name, stride))
+    return found

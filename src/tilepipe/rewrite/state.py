@@ -1,0 +1,113 @@
+"""The loader's own copy of the loop state, its condition and its step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.symbols import Symbol, declared
+from tilepipe.source import Edit, Span, apply_edits
+from tilepipe.source.parse import span
+
+
+@dataclass(frozen=True, eq=False)
+class LoaderState:
+    """How the loader runs ahead.
+
+    `setup` declares its copies, `shadows` bind the author's names to them inside the loader's lambdas, `more`
+    is the condition under which another tile exists, `step` the `for` loop's own step on the loader's state,
+    `tail` the statements of the body that advance to the next tile after all its loads. `hoisted` is the
+    loop's initialisation where it must run before the loader starts (then the header loses it).
+    """
+
+    setup: tuple[str, ...]
+    shadows: tuple[str, ...]
+    more: str
+    step: str
+    tail: frozenset[Item]
+    hoisted: str
+
+
+def loader_state(model: KernelModel) -> LoaderState | str:
+    """Describe the loader's state; a reason where it cannot be expressed."""
+    loop = model.tile.loop
+    if loop.kind == "do":
+        return "a do-while loop always runs its first tile, which a guarded prologue does not express"
+    if loop.condition is None:
+        return "the loop has no condition that tells whether another tile exists"
+    copied = sorted(model.split.copied, key=lambda s: s.key)
+    setup = [f"auto {s.name}_next = {_initial(model, s)};" for s in copied]
+    hoisted = ""
+    if loop.init is not None and not loop.declares:
+        hoisted = model.file.source.slice(loop.init).rstrip(";") + ";"
+    if _hidden(model, copied, (loop.condition, loop.update)):
+        return "a macro in the loop header hides the loop's variable"
+    more = _renamed(model, loop.condition, copied)
+    if loop.condition_effects.defs:
+        # A condition with a side effect is asked once per tile, and never again after it failed.
+        setup += ["bool tp_live = true;", f"auto tp_more = [&] {{ return tp_live && (tp_live = ({more})); }};"]
+        more = "tp_more()"
+    step = _renamed(model, loop.update, copied) + ";" if loop.update is not None else ""
+    shadows = tuple(f"auto& {s.name} = {s.name}_next;" for s in copied if _used_in_body(model, s))
+    return LoaderState(tuple(setup), shadows, more, step, _tail(model), hoisted)
+
+
+def _initial(model: KernelModel, symbol: Symbol) -> str:
+    loop = model.tile.loop
+    if symbol not in loop.declares or loop.init is None:
+        return symbol.name
+    node = model.file.tree.root.named_descendant_for_byte_range(loop.init.start, loop.init.end)
+    while node is not None and node.type != "declaration":
+        node = node.parent
+    if node is None:
+        return symbol.name
+    values = {s.name: v for s, v in declared(node, "", (), "local")}
+    value = values.get(symbol.name)
+    text = model.file.source.slice(span(value)) if value is not None else "0"
+    # `auto x = 0` is an int; the loop's variable may be wider.
+    return f"{symbol.type}({text})" if symbol.type.isidentifier() and symbol.type not in ("int", "auto") else text
+
+
+def _renamed(model: KernelModel, at: Span, copied: list[Symbol]) -> str:
+    """A piece of the loop header with the loader's names for the state."""
+    names = {s.name for s in copied}
+    root = model.file.tree.root.named_descendant_for_byte_range(at.start, at.end)
+    edits = []
+    stack = [root] if root is not None else []
+    while stack:
+        node = stack.pop()
+        inside = at.start <= node.start_byte and node.end_byte <= at.end
+        if node.type == "identifier" and inside and model.file.source.slice(span(node)) in names:
+            moved = Span(node.start_byte - at.start, node.end_byte - at.start)
+            edits.append(Edit(moved, model.file.source.slice(span(node)) + "_next"))
+        stack.extend(node.named_children)
+    return apply_edits(model.file.source.slice(at), edits)
+
+
+def _hidden(model: KernelModel, copied: list[Symbol], parts: tuple[Span | None, ...]) -> bool:
+    names = {s.name for s in copied}
+    for at in parts:
+        text = model.file.source.slice(at) if at is not None else ""
+        for name, macro in model.file.macros.items():
+            body = set(macro.body.replace("(", " ").replace(")", " ").split())
+            if name in text and names & body:
+                return True
+    return False
+
+
+def _used_in_body(model: KernelModel, symbol: Symbol) -> bool:
+    return any(symbol in i.own.uses | i.own.defs for i in model.split.loader)
+
+
+def _tail(model: KernelModel) -> frozenset[Item]:
+    """Top-level statements that advance the loader's state after the last load and store of the tile."""
+    stores = [s.item for s in model.tile.stores if s.buffer in model.tile.staged and s.kind != "compute"]
+    last = max(_top(i) for i in stores)
+    return frozenset(
+        i for i in model.split.loader if i.own.defs & model.split.state and not i.parents and i.order > last
+    )
+
+
+def _top(item: Item) -> int:
+    return item.order
