@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
+BUILT_FROM = ROOT / "src" / "tilepipe" / "emulator"  # its C sources are compiled when tilepipe is installed
 STAMP = VENV / "tilepipe-installed"  # what was installed, as a hash of the files that decide it
 
 EXAMPLE = Path("examples") / "igemm_wmma.cu"
@@ -80,10 +81,9 @@ def describe_machine() -> None:
 
 def install() -> None:
     """Make `.venv` hold the locked packages and tilepipe itself, unless it does already."""
-    wanted = hashlib.sha256(
-        b"".join(path.read_bytes() for path in (LOCK, ROOT / "pyproject.toml", ROOT / "hatch_build.py"))
-        + sys.version.encode()
-    ).hexdigest()
+    deciding = [LOCK, ROOT / "pyproject.toml", ROOT / "hatch_build.py", *sorted(BUILT_FROM.rglob("*.[ch]"))]
+    content = b"".join(path.read_bytes() for path in deciding)
+    wanted = hashlib.sha256(content + sys.version.encode()).hexdigest()
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted:
         say(f"{VENV.name} is up to date")
         return
