@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tilepipe.problem import ArraySpec, Case, Parameter, Problem, draft_problem, make_case, parse_problem
+from tilepipe.problem import (
+    ArraySpec,
+    Case,
+    Parameter,
+    Problem,
+    KernelDraft,
+    draft_problem,
+    make_case,
+    parse_problem,
+)
 
 GEMM = [
     Parameter("A", "const float *", "float"),
@@ -22,10 +31,10 @@ def load(text: str) -> Problem:
 
 
 def test_a_bare_draft_loads_and_makes_a_case() -> None:
-    text = draft_problem("gemm", GEMM)
+    text = draft_problem([KernelDraft("gemm", GEMM)])
     gemm = load(text).kernels["gemm"]
     assert [a.role for a in gemm.args if isinstance(a, ArraySpec)] == ["in", "in", "out"]
-    assert gemm.args[1].dtype == "float32"  # type: ignore[union-attr]
+    assert isinstance(gemm.args[1], ArraySpec) and gemm.args[1].dtype == "float32"
     case = make_case(gemm, "small", GEMM, 1)
     assert isinstance(case, Case), case
     # three shapes, one value, grid, block and the sizes are the author's
@@ -33,7 +42,7 @@ def test_a_bare_draft_loads_and_makes_a_case() -> None:
 
 
 def test_what_the_source_says_is_kept() -> None:
-    text = draft_problem(
+    draft = KernelDraft(
         "gemm",
         GEMM,
         grid=["cdiv(N, 64)"],
@@ -42,12 +51,17 @@ def test_what_the_source_says_is_kept() -> None:
         tile={"K": 8},
         instantiate="gemm<8>",
     )
-    gemm = load(text).kernels["gemm"]
+    gemm = load(draft_problem([draft])).kernels["gemm"]
     assert (gemm.grid, gemm.block, gemm.shared) == (("cdiv(N, 64)",), ("16", "16"), "4*M")
     assert gemm.tile == {"K": 8} and gemm.instantiate == "gemm<8>" and "K" in gemm.sizes["small"]
 
 
-def test_no_parameters_and_clashing_names() -> None:
-    assert load(draft_problem("k", [])).kernels["k"].args == ()
-    clash = [Parameter("N", "int *", "int"), Parameter("n", "int", None)]
-    assert isinstance(make_case(load(draft_problem("k", clash)).kernels["k"], "small", clash, 1), Case)
+def test_several_kernels_share_a_file() -> None:
+    problem = load(draft_problem([KernelDraft("a", GEMM), KernelDraft("b", [])]))
+    assert list(problem.kernels) == ["a", "b"] and problem.kernels["b"].args == ()
+
+
+def test_clashing_names() -> None:
+    clash = [Parameter("N", "int *", "int"), Parameter("n", "int", None), Parameter("count", "int", None)]
+    problem = load(draft_problem([KernelDraft("k", clash)]))
+    assert isinstance(make_case(problem.kernels["k"], "small", clash, 1), Case)

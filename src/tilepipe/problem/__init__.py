@@ -1,7 +1,7 @@
 """The problem file: how a kernel is launched, on which data, and what right means."""
 
 from tilepipe.problem.cases import fresh_copy, make_case, tile_sizes
-from tilepipe.problem.draft import draft_problem
+from tilepipe.problem.draft import KernelDraft, draft_problem
 from tilepipe.problem.load import load_problem, parse_problem
 from tilepipe.problem.reference import evaluate_reference
 from tilepipe.problem.types import (
@@ -20,6 +20,7 @@ __all__ = [
     "Array",
     "ArraySpec",
     "Case",
+    "KernelDraft",
     "KernelProblem",
     "Parameter",
     "Problem",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tilepipe.problem.dtypes import c_dtype, is_float
 from tilepipe.problem.types import Parameter
@@ -50,52 +51,60 @@ def _argument(parameter: Parameter, names: Mapping[str, str]) -> str:
     return f'{{ name = "{name}", {role} = ["{_COUNT}"]{override} }},  # {" ".join(notes)}'
 
 
-def draft_problem(
-    kernel: str,
-    parameters: Sequence[Parameter],
-    *,
-    grid: Sequence[str] = (),
-    block: Sequence[str] = (),
-    shared: str | None = None,
-    tile: Mapping[str, int] | None = None,
-    instantiate: str | None = None,
-) -> str:
-    """TOML text of a first problem file for `kernel`.
+@dataclass(frozen=True)
+class KernelDraft:
+    """What the source says of one kernel. `grid`, `block` and `shared` are integer expressions over the
+    size names, where the source shows a launch; `tile` is the size that drives the tile loop and what one
+    tile takes of it."""
 
-    `grid`, `block` and `shared` are integer expressions over the size names where the source shows a launch;
-    `tile` is the size that drives the tile loop and what one tile takes of it. Integer parameters become
-    sizes of the same name in capitals. The text loads as it stands; `# FILL IN` marks what only the author
-    knows: shapes, values, and a reference.
+    name: str
+    parameters: Sequence[Parameter]
+    grid: Sequence[str] = ()
+    block: Sequence[str] = ()
+    shared: str | None = None
+    tile: Mapping[str, int] | None = None
+    instantiate: str | None = None
+
+
+def draft_problem(kernels: Sequence[KernelDraft]) -> str:
+    """TOML text of a first problem file for `kernels`.
+
+    Integer parameters become sizes of the same name in capitals. The text loads as it stands; `# FILL IN`
+    marks what only the author knows: shapes, values, sizes, and the launch where the source does not show
+    it.
     """
-    names = _size_names(parameters)
-    sizes = [_COUNT, *names.values(), *(t for t in tile or () if t not in names.values())]
+    return "\n".join(["schema = 1\n", *map(_kernel, kernels)])
+
+
+def _kernel(kernel: KernelDraft) -> str:
+    names = _size_names(kernel.parameters)
+    sizes = [_COUNT, *names.values(), *(t for t in kernel.tile or () if t not in names.values())]
 
     def size_set(value: int) -> str:
         return "{ " + ", ".join(f"{name} = {value}" for name in sizes) + " }"
 
-    lines = ["schema = 1", "", f"[kernels.{kernel}]"]
-    if instantiate is not None:
-        lines.append(f"instantiate = {json.dumps(instantiate)}")
     fill_in = "  # FILL IN the launch: integer expressions over the size names"
-    lines += [
-        f"grid   = {_strings(grid or ['1'])}" + ("" if grid else fill_in),
-        f"block  = {_strings(block or ['256'])}" + ("" if block else fill_in),
-        *([] if shared is None else [f"shared = {json.dumps(shared)}"]),
+    optional: list[str] = []
+    if kernel.shared is not None:
+        optional.append(f"shared = {json.dumps(kernel.shared)}")
+    if kernel.tile:
+        optional += [f"tile   = {{ {name} = {step} }}" for name, step in kernel.tile.items()]
+    lines = [
+        f"[kernels.{kernel.name}]",
+        *([] if kernel.instantiate is None else [f"instantiate = {json.dumps(kernel.instantiate)}"]),
+        f"grid   = {_strings(kernel.grid or ['1'])}" + ("" if kernel.grid else fill_in),
+        f"block  = {_strings(kernel.block or ['256'])}" + ("" if kernel.block else fill_in),
+        *optional,
         '# flops = "2*M*N*K"   # the work, for GFLOP/s',
         '# bytes = "…"         # the least global traffic, for GB/s',
         "args = [",
-        *(f"  {_argument(parameter, names)}" for parameter in parameters),
+        *(f"  {_argument(parameter, names)}" for parameter in kernel.parameters),
         "]",
         '# reference = "A.astype(np.float64) @ B.astype(np.float64)"   # NumPy over the arrays and sizes',
         "# rtol = 1e-4",
         "# atol = 1e-4",
-    ]
-    if tile:
-        ((name, step),) = tile.items()
-        lines.append(f"tile = {{ {name} = {step} }}")
-    lines += [
         "",
-        f"[kernels.{kernel}.sizes]   # FILL IN: sizes that the launch and the shapes allow",
+        f"[kernels.{kernel.name}.sizes]   # FILL IN: sizes that the launch and the shapes allow",
         f"small  = {size_set(256)}",
         f"target = {size_set(4096)}",
     ]
