@@ -5,9 +5,9 @@ from __future__ import annotations
 from tilepipe.problem import (
     ArraySpec,
     Case,
+    KernelDraft,
     Parameter,
     Problem,
-    KernelDraft,
     draft_problem,
     make_case,
     parse_problem,
@@ -57,8 +57,8 @@ def test_what_the_source_says_is_kept() -> None:
 
 
 def test_several_kernels_share_a_file() -> None:
-    problem = load(draft_problem([KernelDraft("a", GEMM), KernelDraft("b", [])]))
-    assert list(problem.kernels) == ["a", "b"] and problem.kernels["b"].args == ()
+    problem = load(draft_problem([KernelDraft("a", GEMM), KernelDraft("ns::b", [])]))
+    assert list(problem.kernels) == ["a", "ns::b"] and problem.kernels["ns::b"].args == ()
 
 
 def test_clashing_names() -> None:

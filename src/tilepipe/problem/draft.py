@@ -89,8 +89,9 @@ def _kernel(kernel: KernelDraft) -> str:
         optional.append(f"shared = {json.dumps(kernel.shared)}")
     if kernel.tile:
         optional += [f"tile   = {{ {name} = {step} }}" for name, step in kernel.tile.items()]
+    table = kernel.name if kernel.name.isidentifier() else json.dumps(kernel.name)
     lines = [
-        f"[kernels.{kernel.name}]",
+        f"[kernels.{table}]",
         *([] if kernel.instantiate is None else [f"instantiate = {json.dumps(kernel.instantiate)}"]),
         f"grid   = {_strings(kernel.grid or ['1'])}" + ("" if kernel.grid else fill_in),
         f"block  = {_strings(kernel.block or ['256'])}" + ("" if kernel.block else fill_in),
@@ -104,7 +105,7 @@ def _kernel(kernel: KernelDraft) -> str:
         "# rtol = 1e-4",
         "# atol = 1e-4",
         "",
-        f"[kernels.{kernel.name}.sizes]   # FILL IN: sizes that the launch and the shapes allow",
+        f"[kernels.{table}.sizes]   # FILL IN: sizes that the launch and the shapes allow",
         f"small  = {size_set(256)}",
         f"target = {size_set(4096)}",
     ]
