@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -96,8 +97,9 @@ def _only(text: str, symbol: str) -> str:
     kept: list[str] = []
     inside = False
     for line in text.splitlines(keepends=True):
-        if line.lstrip().startswith(".section"):
-            inside = f".text.{symbol}," in line or line.rstrip().endswith(f".text.{symbol}")
+        section = re.match(r"\s*\.section\s+([^,\s]+)", line)
+        if section:
+            inside = section[1] == f".text.{symbol}"
         if inside:
             kept.append(line)
     return "".join(kept)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 import tree_sitter
 
 from tilepipe.source import SourceFile, Span, parse_tree
-from tilepipe.source.lexical import blank, lexemes
+from tilepipe.source.lexical import blank, closing, lexemes
 
 _DEVICE = frozenset({b"__device__", b"__global__", b"__constant__", b"__managed__", b"__shared__"})
 _KERNEL = frozenset({b"__global__"})
 _COMPILE_TIME = frozenset({b"constexpr", b"consteval", b"constinit"})
 # A word in capitals in front of a function may be somebody's macro for `__device__`.
-_MACRO_LIKE = re.compile(rb"[A-Z][A-Z0-9_]{3,}\Z")
+_MACRO_LIKE = re.compile(rb"[A-Z][A-Z0-9_]*\Z")
 # What no device code can say: types and streams of the host's library, calls of the runtime's API, launches.
 _HOST_ONLY = re.compile(
     rb"\bstd\s*::\s*(?:vector|string|map|set|unordered_\w+|list|deque|queue|stack|[io]?f?stream|[io]?stringstream"
@@ -78,17 +78,16 @@ def macros(sources: list[SourceFile]) -> Macros:
 
 def defines_kernel(source: SourceFile, kernel: str, known: Macros) -> bool:
     """Whether a function of this name with `__global__` stands in the file as such, not through a macro."""
-    root = parse_tree(source.text).root_node
     return any(
         _function_name(item) == kernel and _words(_head(source.data, item)) & known.kernel
-        for item in _items(root)
+        for item in _items(_root(source.data))
         if item.type in _FUNCTIONS
     )
 
 
 def kernel_scope(source: SourceFile, kernel: str) -> tuple[str, ...]:
     """The named namespaces around the kernel's definition, outermost first; () where it is not found."""
-    for item in _items(parse_tree(source.text).root_node):
+    for item in _items(_root(source.data)):
         if item.type in _FUNCTIONS and _function_name(item) == kernel:
             return _namespaces(source.data, item)
     return ()
@@ -103,7 +102,7 @@ def extract(
     which they are). `also`: suspects of an earlier extraction to blank as well.
     """
     sorter = _Sorter(source.data, kernel, known, other_kernels)
-    sorter.visit(parse_tree(source.text).root_node)
+    sorter.visit(_root(source.data))
     data = source.data
     for gone in [*sorter.host, *also]:
         data = data[: gone.start] + _blank_code(data[gone.start : gone.end]) + data[gone.end :]
@@ -179,6 +178,20 @@ class _Sorter:
                 words = _words(_head(self.data, member))
                 if not words & self.known.device and not words & _COMPILE_TIME:
                     yield Span(_start(self.data, member), member.end_byte)
+
+
+def _root(data: bytes) -> tree_sitter.Node:
+    """The tree without calls of macros that stand alone on a line: `MAKE_KERNEL(float)` is no declaration."""
+    listed = list(lexemes(data))
+    for index, lexeme in enumerate(listed[:-1]):
+        name = data[lexeme.start : lexeme.end]
+        if lexeme.kind != "word" or not _MACRO_LIKE.match(name) or data[listed[index + 1].start] != ord("("):
+            continue
+        end = closing(data, listed[index + 1].start)
+        following = re.compile(rb"[ \t]*\r?\n\s*(?=[A-Za-z_#]|\Z)").match(data, end) if end else None
+        if following:
+            data = data[: lexeme.start] + blank(data[lexeme.start : end]) + data[end:]
+    return parse_tree(data.decode()).root_node
 
 
 def _items(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:

@@ -72,11 +72,7 @@ def run(
     try:
         _checked(nvrtc.nvrtcAddNameExpression(handle, expression.encode()))
         (result,) = nvrtc.nvrtcCompileProgram(handle, len(flags), [flag.encode() for flag in flags])
-        log = (
-            _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, handle)
-            .rstrip(b"\0 \n")
-            .decode(errors="replace")
-        )
+        log = _log(nvrtc, handle)
         if int(result) != 0:
             return Program(False, log or str(result), bad_option=int(result) == _INVALID_OPTION)
         symbol = _checked(nvrtc.nvrtcGetLoweredName(handle, expression.encode())).decode()
@@ -105,6 +101,12 @@ def _fetch(size: Any, get: Any, handle: Any) -> bytes:
     if count:
         _checked(get(handle, buffer))
     return buffer
+
+
+def _log(nvrtc: Any, handle: Any) -> str:
+    """The messages of the front end and of ptxas, between which NVRTC leaves zero bytes."""
+    log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, handle)
+    return log.replace(b"\0", b"").strip().decode(errors="replace")
 
 
 def _file_of_library() -> str | None:

@@ -25,10 +25,9 @@ from tilepipe.toolchain.types import Answer, Question
 _FILE = "tilepipe_probe_"
 _VALUE = re.compile(r"TILEPIPE_VALUE (\d+) (-?\d+)")
 _STRING = re.compile(r"\.b8\s+\S+\[\d+\]\s*=\s*\{([\d,\s]*)\}")
-_TYPE = re.compile(
-    r"tilepipe_probe::type\(\) \[with (?:int )?Key\s*=\s*(\d+), (?:class |typename )?Type\s*=\s*(.*)\]\Z"
-)
-_SIGNED = re.compile(r"\bsigned (?!char)")  # "signed int" is how typedefs of int may come out
+_TYPE = re.compile(r"tilepipe_probe::type\(\) \[with (?:int )?Key = (\d+)[,;] Type = (.*)\]\Z")
+# Spellings of EDG's own: "signed int" where a typedef says so, "__nv_bool".
+_SIGNED = re.compile(r"\bsigned (?!char)")
 # Parse errors hide those of instantiation, so failing probes can show in two or three batches.
 _ROUNDS = 6
 
@@ -132,7 +131,7 @@ def _read(ptx: str) -> dict[int, Answer]:
         text = bytes(int(number) for number in numbers.split(",")).rstrip(b"\0").decode(errors="replace")
         match = _TYPE.search(text)
         if match:
-            seen.setdefault(int(match[1]), set()).add(_SIGNED.sub("", match[2]))
+            seen.setdefault(int(match[1]), set()).add(_SIGNED.sub("", match[2]).replace("__nv_bool", "bool"))
     return {index: answers.pop() for index, answers in seen.items() if len(answers) == 1}
 
 
