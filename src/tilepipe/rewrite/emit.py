@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
@@ -12,7 +13,7 @@ from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.asynchronous import asynchronous
 from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
-from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue, prologue
+from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue, peeled_edits, prologue
 from tilepipe.rewrite.helpers import helper_text
 from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
@@ -40,9 +41,10 @@ def rewrite(model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
     shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent)
     start = line_start(source, with_pragmas(source, loop.span.start))
     edits = [*pieces.ring.edits, *consumer_edits(model)]
-    edits.append(Edit(Span(start, start), prologue(shape)))
-    edits += body_start(shape)
-    edits += body_end(shape)
+    if shape.peeled:
+        edits += peeled_edits(shape, start)
+    else:
+        edits += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
     end = _line_end(model, loop.span.end)
     edits.append(Edit(Span(end, end), epilogue(shape)))
     launch = _launch_edits(model, pieces.ring)
@@ -66,7 +68,7 @@ def _after_header_comment(model: KernelModel) -> int:
     return 0
 
 
-def _place(model: KernelModel):  # type: ignore[no-untyped-def]
+def _place(model: KernelModel) -> Place:
     at = model.tile.loop.span.start
     return model.file.source.place(Span(at, at + 3))
 
@@ -113,9 +115,22 @@ def _pieces(model: KernelModel, candidate: Candidate) -> _Pieces | str:
         staging = stage(model, through, state.tail, counted)
         if isinstance(staging, str):
             return staging
-    if candidate.form == "textbook" and model.tile.loop.condition_effects.defs:
-        return "the textbook form needs a loop condition without side effects"
+    refused = _textbook_refused(model) if candidate.form == "textbook" else None
+    if refused is not None:
+        return refused
     return _Pieces(state, Loader(load, staging), rings)
+
+
+def _textbook_refused(model: KernelModel) -> str | None:
+    """Why the last tile cannot be peeled: the loop's variable then lives on after the loop."""
+    if model.tile.loop.condition_effects.defs:
+        return "the textbook form needs a loop condition without side effects"
+    names = {s.name for s in model.tile.loop.declares}
+    for statement in surroundings.after(model.tile):
+        words = set(re.findall(r"[A-Za-z_]\w*", model.file.source.slice(statement.span)))
+        if names & words:
+            return f"`{next(iter(names & words))}` names something else after the loop"
+    return None
 
 
 def _constant(model: KernelModel, rings: Ring) -> str:

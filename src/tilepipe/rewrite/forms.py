@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.model import KernelModel
 from tilepipe.plan.types import Candidate
-from tilepipe.rewrite.lines import indent_of, line_start
+from tilepipe.rewrite.lines import line_start
 from tilepipe.rewrite.project import Projection
 from tilepipe.rewrite.registers import Staging
 from tilepipe.rewrite.rings import STAGES, Ring
@@ -73,10 +73,7 @@ def prologue(s: Shape) -> str:
         text += _lambda(s, "tp_store", s.loader.staging.store, with_stage=not s.single, advance=False)
     if not s.is_ring:
         text += _advance(s)
-    text += _first_tiles(s)
-    if s.peeled:
-        text += _compute(s)
-    return text
+    return text + _first_tiles(s)
 
 
 def _lambda(s: Shape, name: str, body: Projection, with_stage: bool, advance: bool) -> str:
@@ -154,14 +151,12 @@ def _first_tiles(s: Shape) -> str:
         lines += ["tp_commit();", "tp_wait<0>();"]
     if not s.single:
         lines += ["__syncthreads();"]
-    lines.append("// main loop: each turn but the last loads the next tile while it computes" if not s.peeled else "// main loop")
+    if s.peeled:
+        return _lines(s.indent, lines)
+    lines.append("// main loop: each turn but the last loads the next tile while it computes")
     if not s.single:
         lines.append("int tp_stage = 0;")
     return _lines(s.indent, lines)
-
-
-def _compute(s: Shape) -> str:
-    raise NotImplementedError
 
 
 def body_start(s: Shape) -> list[Edit]:
@@ -206,16 +201,49 @@ def body_end(s: Shape) -> list[Edit]:
     return [Edit(Span(at, at), "\n" + _lines(inside, lines))]
 
 
+def peeled_edits(s: Shape, start: int) -> list[Edit]:
+    """The textbook form: the body becomes a lambda, a loop of tiles − 1 turns calls it, and then the last tile.
+
+    `start` is the offset at which the loop with its pragma lines begins.
+    """
+    model, loop = s.model, s.model.tile.loop
+    text = model.file.source.slice
+    block = loop.children[0].span
+    head = [text(loop.init).rstrip(";") + ";"] if loop.init is not None and loop.declares else []
+    inside = s.indent + _STEP
+    binds = [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
+    opening = prologue(s) + _lines(s.indent, [*head, "auto tp_compute = [&](int tp_stage) {"]) + _lines(inside, binds)
+    update = text(loop.update) if loop.update is not None else ""
+    header = f"for (; {s.state.more}; {update})" if loop.kind == "for" else f"while ({s.state.more})"
+    lines = ["};", "// main loop: tiles - 1 turns, each loads the next tile while it computes", "int tp_stage = 0;"]
+    lines.append(header + " {")
+    turn = _issue(s, "tp_stage ^ 1")
+    if s.loader.load is not None:
+        turn.append("tp_commit();")
+    turn += ["tp_compute(tp_stage);", *_finish(s, "tp_stage ^ 1")]
+    if s.loader.load is not None:
+        turn.append("tp_wait<0>();")
+    turn += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]
+    condition = text(loop.condition) if loop.condition is not None else ""
+    lines += [*(_STEP + t for t in turn), "}", "// epilogue: the last tile", f"if ({condition})", _STEP + "tp_compute(tp_stage);"]
+    closing = _lines(s.indent, lines)
+    brace = line_start(model.file.source, block.end - 1)
+    return [
+        Edit(Span(start, _after_brace(s, block.start)), opening),
+        Edit(Span(brace, _after_brace(s, block.end - 1)), closing),
+    ]
+
+
 def epilogue(s: Shape) -> str:
     """What follows the main loop: the drain, a barrier where shared memory is used again, the last stage's name."""
     lines = []
     if s.is_ring:
-        after = surroundings.after_effects(s.model.tile)
-        reused = bool(after.shared_reads() or after.shared_writes())
         lines = ["// epilogue: nothing in flight when shared memory is reused or the kernel returns", "tp_wait<0>();"]
-        if surroundings.is_repeated(s.model.tile) or reused:
-            lines.append("__syncthreads();")
-    last = f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1" if s.is_ring else "tp_stage ^ 1"
+    after = surroundings.after_effects(s.model.tile)
+    reused = surroundings.is_repeated(s.model.tile) or bool(after.shared_reads() or after.shared_writes())
+    if reused and (s.is_ring or s.peeled):
+        lines.append("__syncthreads();")
+    last = f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1" if s.is_ring else "tp_stage" if s.peeled else "tp_stage ^ 1"
     lines += [b.replace("{stage}", last) for b in s.ring.rebind]
     return _lines(s.indent, lines)
 
@@ -225,8 +253,3 @@ def _after_brace(s: Shape, brace: int) -> int:
     source = s.model.file.source
     end = source.data.find(b"\n", brace)
     return end + 1
-
-
-def indent_inside(s: Shape) -> str:
-    """The indentation of the loop body."""
-    return indent_of(s.model.file.source, s.model.tile.loop.span.start) + _STEP
