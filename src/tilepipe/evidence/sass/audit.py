@@ -26,6 +26,7 @@ AMBIGUOUS = "TP431"
 NO_ENCODING = "TP432"
 
 _MANY_TRIPS = 64  # the other extreme for inner loops whose trips are unknown
+_MBARRIER = frozenset(("ARRIVES", "SYNCS"))
 _LOCAL = frozenset(("STL", "LDL"))
 
 
@@ -173,18 +174,25 @@ def _judge_loads(facts: LoopFacts, expected: Expectation) -> list[_Finding]:
     if not any(load.tile_work for load in facts.loads):
         return [_Finding(AMBIGUOUS, "unknown", "no math on data from shared memory is seen in the main loop")]
     worst: dict[str, _Finding] = {}  # one finding a kind, for the first load that has it
+    mbarrier = any(step.instruction.opcode in _MBARRIER for step in facts.trace.steps)
     for load in facts.loads:
-        for finding in _judge_load(load, expected):
+        for finding in _judge_load(load, expected, mbarrier):
             worst.setdefault(finding.code, finding)
     return list(worst.values())
 
 
-def _judge_load(load: LoadFacts, expected: Expectation) -> list[_Finding]:
+def _judge_load(load: LoadFacts, expected: Expectation, mbarrier: bool) -> list[_Finding]:
     name = f"{load.instruction.opcode} at 0x{load.instruction.address:04x}"
     if load.wait is None:
-        if load.asynchronous:
+        if load.asynchronous and not mbarrier:
             return [_Finding(NOT_WAITED, "failed", f"{name} is not waited for by any DEPBAR of the loop")]
-        return [_Finding(NOT_WAITED, "unknown", f"no wait for {name} is seen")]
+        return [
+            _Finding(
+                NOT_WAITED,
+                "unknown",
+                f"no wait for {name} is seen" + " (it may end on an mbarrier)" * mbarrier,
+            )
+        ]
     found = []
     if load.window < load.needed:
         message = (

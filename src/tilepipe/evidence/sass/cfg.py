@@ -86,6 +86,8 @@ def build_graph(function: Function) -> Graph:
 
 
 def _blocks(code: tuple[Instruction, ...]) -> tuple[Block, ...]:
+    if not code:
+        return ()
     at = {instruction.address: index for index, instruction in enumerate(code)}
     leaders = {0}
     for index in range(len(code)):

@@ -105,7 +105,7 @@ def decode(text: str, only: str | None = None) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     section = _Section("", only)
     for line in text.splitlines():
-        if opened := _SECTION.match(line):
+        if ".section" in line and (opened := _SECTION.match(line)):
             section.close(functions)
             section = _Section(opened[1], only)
         elif section.is_code:

@@ -15,6 +15,7 @@ _TENSOR = frozenset({"HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA"})
 _SCALAR = frozenset(
     {"FFMA", "FMUL", "FADD", "DFMA", "DMUL", "DADD", "HFMA2", "HMUL2", "HADD2", "MUFU", "IDP"}
 )
+_ADDS = frozenset({"FADD", "HADD2"})
 _PACKED = frozenset({"FFMA2", "FMUL2", "FADD2"})  # two single-precision operations
 _SUMS = _SCALAR | _PACKED | {"IMAD", "IADD3", "IADD", "VIADD"}
 _MOVES = _LOADS | {
@@ -95,4 +96,6 @@ def find_math(trace: Trace) -> Math:
 def _operations(instruction: Instruction) -> int:
     if instruction.opcode in _PACKED:
         return 2
+    if instruction.opcode in _ADDS and any("RZ" in operand for operand in instruction.operands[1:]):
+        return 0  # adding zero is how a value is moved, negated or widened
     return int(instruction.opcode in _SCALAR or instruction.opcode in _TENSOR)

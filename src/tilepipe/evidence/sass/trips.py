@@ -97,9 +97,9 @@ def _reaching(graph: Graph, ends: list[int], register: str, barred: frozenset[in
     work = list(ends)
     while work:
         block = work.pop()
-        value = _last_value(graph, block, register, barred, depth)
-        if value is not _ABSENT:
-            values.add(value if isinstance(value, int) else None)
+        value = _left_in(graph, block, len(graph.code(block)), register, depth)
+        if not isinstance(value, _Absent):
+            values.add(value)
             continue
         before = [p for p in range(len(graph.blocks)) if block in graph.blocks[p].successors]
         if not before:
@@ -109,15 +109,14 @@ def _reaching(graph: Graph, ends: list[int], register: str, barred: frozenset[in
     return values.pop() if len(values) == 1 else None
 
 
-_ABSENT = object()
+class _Absent:
+    """A block sets nothing."""
 
 
-def _last_value(
-    graph: Graph, block: int, register: str, barred: frozenset[int], depth: int
-) -> object | int | None:
-    """What the block leaves in the register: a constant, None (unknown), `_ABSENT` where it sets nothing."""
+def _left_in(graph: Graph, block: int, until: int, register: str, depth: int) -> int | None | _Absent:
+    """What the first `until` instructions of the block leave in the register, None where that is unknown."""
     code = graph.code(block)
-    for place in range(len(code) - 1, -1, -1):
+    for place in range(until - 1, -1, -1):
         instruction = code[place]
         if register not in writes(instruction):
             continue
@@ -125,16 +124,15 @@ def _last_value(
             return None
         state: _State = {}
         _step(instruction, state)
-        if register in state:
-            return state[register]
         source = _copied(instruction)
-        if source is None:
-            return None
-        if any(source in writes(earlier) for earlier in code[:place]):
-            return None  # set and copied in one block: not worth following
+        if register in state or source is None:
+            return state.get(register)
+        value = _left_in(graph, block, place, source, depth + 1)
+        if not isinstance(value, _Absent):
+            return value
         before = [p for p in range(len(graph.blocks)) if block in graph.blocks[p].successors]
-        return _reaching(graph, before, source, barred, depth + 1) if before else None
-    return _ABSENT
+        return _reaching(graph, before, source, frozenset(), depth + 1) if before else None
+    return _Absent()
 
 
 def _copied(instruction: Instruction) -> str | None:
