@@ -14,7 +14,7 @@ OUTPUT = RUNTIME / "runtime.ll"
 
 # Vectorising and unrolling are left to the JIT, which knows the host. Contraction would fuse mul + add.
 FLAGS = (
-    "-O2 -S -emit-llvm -g0 -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -ffp-contract=off "
+    "-O2 -S -emit-llvm -g0 -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -fno-inline-functions -ffp-contract=off "
     "-fno-stack-protector -fno-sanitize=all -Wall -Wextra -Werror -Wno-unused-command-line-argument"
 ).split()
 

@@ -64,7 +64,8 @@ class Thread(ctypes.Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("block", "registers", "local")),
         *((name, c_uint64) for name in ("math", "loaded")),
-        *((name, c_uint32) for name in ("tid", "x", "y", "z", "lane", "warp", "key", "sub", "resume", "status")),
+        *((name, c_uint32) for name in ("tid", "x", "y", "z", "lane", "warp", "sub", "resume", "status")),
+        *((name, c_uint32) for name in ("key", "warp_key", "many_key", "base")),
         ("copies", c_void_p),
         *((name, c_uint32) for name in ("head", "tail", "capacity", "committed")),
     )

@@ -19,6 +19,9 @@ from tilepipe.emulator.ptx.model import Function, Instruction, Label, Place, Reg
 
 FAMILIES = (arithmetic, compare, convert, memory)  # importing them fills the registry
 
+# Register-to-register instructions that may move past a collective.
+_MOVABLE = frozenset("add sub mul mad shl shr and or xor not mov cvt cvta lop3 shf prmt bfe bfi min max selp".split())
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -128,9 +131,9 @@ class _Translator:
         elif i.op == "trap":
             self.leave(layout.TRAPPED)
         elif split_kind(i):
-            group = self.group(n)
-            self.split(group, n + len(group) - 1)
-            return len(group)
+            group, taken = self.group(n)
+            self.split(group, n + taken - 1)
+            return taken
         elif i.op in ("bar", "barrier"):
             self.arrive(i)
         else:
@@ -171,17 +174,37 @@ class _Translator:
 
     # -- splits
 
-    def group(self, n: int) -> list[Instruction]:
-        """Consecutive unguarded whole-warp collectives from n stop the threads once."""
+    def group(self, n: int) -> tuple[list[Instruction], int]:
+        """Unguarded whole-warp collectives from n stop the threads once, and how many body items that takes.
+
+        Register arithmetic between them, such as addresses, moves to before the stop where nothing depends on
+        the order; it is translated here.
+        """
         first = self.body[n]
         assert isinstance(first, Instruction)
-        group = [first]
-        while is_whole_warp(first) and first.guard is None and n + len(group) < len(self.body):
-            item = self.body[n + len(group)]
-            if isinstance(item, Label) or item.guard is not None or not is_whole_warp(item):
+        group, taken = [first], 1
+        if not is_whole_warp(first) or first.guard is not None:
+            return group, taken
+        read, written = uses(first), definitions(first)
+        between: list[Instruction] = []
+        for at in range(n + 1, len(self.body)):
+            item = self.body[at]
+            if isinstance(item, Label) or item.guard is not None:
                 break
-            group.append(item)
-        return group
+            if is_whole_warp(item):
+                for i in between:
+                    self.b.place = i.place
+                    translate(self.b, i)
+                between = []
+                group.append(item)
+                taken = at + 1 - n
+                read |= uses(item) - written
+                written |= definitions(item)
+            elif item.op in _MOVABLE and not (uses(item) & written or definitions(item) & (read | written)):
+                between.append(item)
+            else:
+                break
+        return group, taken
 
     def split(self, group: list[Instruction], last: int) -> None:
         after = self.live[last]

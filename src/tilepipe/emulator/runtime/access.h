@@ -19,16 +19,15 @@ INLINE int shared_ok(const Block *b, uint32_t a, uint32_t n) {
   return (a & (n - 1)) == 0 && a < b->shared_bytes && n <= b->shared_bytes - a;
 }
 
+// Called by code translated with checks.
 #define DEFINE_SHARED(N)                                                                                     \
   uint8_t *tp_shared_load_##N(Thread *t, uint32_t a, uint32_t site) {                                        \
     if (UNLIKELY(!shared_ok(t->block, a, N))) return bad_shared(t, a, N, site);                              \
-    if (t->block->checks) note_read_##N(t, a, site);                                                         \
-    return t->block->shared + a;                                                                             \
+    return note_read_##N(t, a, site);                                                                        \
   }                                                                                                          \
   uint8_t *tp_shared_store_##N(Thread *t, uint32_t a, uint32_t site) {                                       \
     if (UNLIKELY(!shared_ok(t->block, a, N))) return bad_shared(t, a, N, site);                              \
-    if (t->block->checks) note_write_##N(t, a, site);                                                        \
-    return t->block->shared + a;                                                                             \
+    return note_write_##N(t, a, site);                                                                       \
   }
 DEFINE_SHARED(1)
 DEFINE_SHARED(2)
@@ -36,24 +35,22 @@ DEFINE_SHARED(4)
 DEFINE_SHARED(8)
 DEFINE_SHARED(16)
 
-// A read of n contiguous shared bytes with alignment `align`, for warp-wide loads.
-static const uint8_t *shared_span(Thread *t, uint32_t a, uint32_t n, uint32_t align, uint32_t site, int write) {
+// An access of n contiguous shared bytes with alignment `align`, for collectives, copies and generic addresses.
+NOINLINE uint8_t *shared_span(Thread *t, uint32_t a, uint32_t n, uint32_t align, uint32_t site, int write) {
   Block *b = t->block;
   if (UNLIKELY((a & (align - 1)) || a > b->shared_bytes || n > b->shared_bytes - a))
     return bad_shared(t, a, n, site);
-  if (!b->checks) return b->shared + a;
-  for (uint32_t i = 0; i < n;) {
+  for (uint32_t i = 0, step; b->checks && i < n; i += step) {
     uint32_t at = a + i;
-    if (n - i >= 16 && !(at & 15)) {
-      if (write) note_write_16(t, at, site); else note_read_16(t, at, site);
-      i += 16;
-    } else if (n - i >= 4 && !(at & 3)) {
-      if (write) note_write_4(t, at, site); else note_read_4(t, at, site);
-      i += 4;
-    } else {
-      if (write) note_write_1(t, at, site); else note_read_1(t, at, site);
-      i++;
-    }
+    step = n - i >= 16 && !(at & 15) ? 16 : n - i >= 4 && !(at & 3) ? 4 : 1;
+    if (write)
+      step == 16 ? tp_shared_store_16(t, at, site)
+      : step == 4 ? tp_shared_store_4(t, at, site)
+                  : tp_shared_store_1(t, at, site);
+    else
+      step == 16 ? tp_shared_load_16(t, at, site)
+      : step == 4 ? tp_shared_load_4(t, at, site)
+                  : tp_shared_load_1(t, at, site);
   }
   return b->shared + a;
 }
@@ -94,7 +91,7 @@ uint8_t *tp_generic(Thread *t, uint64_t a, uint32_t n, uint32_t site, uint32_t w
   uint64_t window = a & WINDOW_MASK;
   if (window == SHARED_WINDOW) {
     if (UNLIKELY((uint32_t)((a ^ SHARED_WINDOW) >> 32))) return bad_shared(t, NOBODY, n, site);
-    return (uint8_t *)shared_span(t, (uint32_t)a, n, n, site, (int)write);
+    return shared_span(t, (uint32_t)a, n, n, site, (int)write);
   }
   if (window == LOCAL_WINDOW) return tp_local(t, a ^ LOCAL_WINDOW, n, site);
   return tp_global(t, a, n, n, site);

@@ -25,9 +25,13 @@ enum {
 
 INLINE uint32_t who_of(uint32_t record) { return record & WHO_MASK; }
 INLINE uint32_t clock_of(uint32_t record) { return record >> WHO_BITS & CLOCK_MASK; }
-INLINE uint32_t many_key(const Block *b) { return b->base | CLOCK_MASK << WHO_BITS | WHO_MANY; }
-INLINE uint32_t warp_key(const Thread *t, uint32_t clock) {
-  return t->block->base | clock << WHO_BITS | (WHO_WARP + t->warp);
+
+// Brings the thread's keys up to its clock and the block's epoch.
+INLINE void stamp(Thread *t) {
+  t->base = t->block->base;
+  t->key = t->base | t->sub << WHO_BITS | t->tid;
+  t->warp_key = t->base | t->sub << WHO_BITS | (WHO_WARP + t->warp);
+  t->many_key = t->base | CLOCK_MASK << WHO_BITS | WHO_MANY;
 }
 
 COLD void report(Thread *t, uint32_t kind, uint32_t other, uint32_t site, uint32_t other_site, uint64_t address) {
@@ -119,71 +123,75 @@ COLD void join_readers(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
   Block *b = t->block;
   for (uint32_t i = a; i < a + n; i++) {
     uint32_t r = b->reads[i], who = who_of(r);
-    if (r < b->base || who == t->tid) {
+    if (r < t->base || who == t->tid) {
       b->reads[i] = t->key;
-      b->read_sites[i] = site;
+      b->read_sites[i] = (uint16_t)site;
       continue;
     }
     if (who == WHO_MANY) continue;
     uint32_t warp = who < WHO_WARP ? who / 32 : who - WHO_WARP;
-    uint32_t clock = clock_of(r) > t->sub ? clock_of(r) : t->sub;
-    b->reads[i] = warp == t->warp ? warp_key(t, clock) : many_key(b);
+    uint32_t earlier = clock_of(r) > t->sub ? (clock_of(r) - t->sub) << WHO_BITS : 0;
+    b->reads[i] = warp == t->warp ? t->warp_key + earlier : t->many_key;
   }
 }
 
-typedef uint32_t V1;
+typedef uint32_t V1 __attribute__((vector_size(4)));
 typedef uint32_t V2 __attribute__((vector_size(8)));
 typedef uint32_t V4 __attribute__((vector_size(16)));
 typedef uint32_t V8 __attribute__((vector_size(32)));
 typedef uint32_t V16 __attribute__((vector_size(64)));
+typedef uint16_t S1 __attribute__((vector_size(2)));
 typedef uint16_t S2 __attribute__((vector_size(4)));
 typedef uint16_t S4 __attribute__((vector_size(8)));
 typedef uint16_t S8 __attribute__((vector_size(16)));
 typedef uint16_t S16 __attribute__((vector_size(32)));
 
-// The fast paths: whole-vector comparisons over the records of an aligned N-byte access.
+// The fast paths compare all records of an aligned N-byte access at once. A read that finds only old writes (or
+// its own) and is already counted among the readers has nothing to do; the rest is a call.
 #define DEFINE_SHADOW(N)                                                                                     \
-  INLINE void note_read_##N(Thread *t, uint32_t a, uint32_t site) {                                          \
+  INLINE V##N suspicious_writes_##N(const Thread *t, V##N w) {                                               \
+    return (V##N)((w - 1) >= (t->base - 1)) & (V##N)(w != t->key);                                           \
+  }                                                                                                          \
+  NOINLINE uint8_t *slow_read_##N(Thread *t, uint32_t a, uint32_t site) {                                    \
     Block *b = t->block;                                                                                     \
-    uint32_t base = b->base, key = t->key;                                                                   \
     V##N w = *(const V##N *)(b->writes + a), r = *(const V##N *)(b->reads + a);                              \
-    if (UNLIKELY(__builtin_reduce_or(((w - 1) >= (base - 1)) & (w != key)))) suspect_read(t, a, N, site);    \
-    uint32_t mine = warp_key(t, t->sub), many = many_key(b);                                                 \
-    if (LIKELY(!__builtin_reduce_or((r != key) & (r != mine) & (r != many)))) return;                        \
-    if (!__builtin_reduce_or(r >= base)) {                                                                   \
-      *(V##N *)(b->reads + a) = (V##N){0} + key;                                                             \
+    if (UNLIKELY(__builtin_reduce_or(suspicious_writes_##N(t, w)))) suspect_read(t, a, N, site);             \
+    if (!__builtin_reduce_or((V##N)(r >= t->base))) {                                                        \
+      *(V##N *)(b->reads + a) = (V##N){0} + t->key;                                                          \
       *(S##N *)(b->read_sites + a) = (S##N){0} + (uint16_t)site;                                             \
     } else                                                                                                   \
       join_readers(t, a, N, site);                                                                           \
+    return b->shared + a;                                                                                    \
   }                                                                                                          \
-  INLINE void note_write_##N(Thread *t, uint32_t a, uint32_t site) {                                         \
+  INLINE uint8_t *note_read_##N(Thread *t, uint32_t a, uint32_t site) {                                      \
     Block *b = t->block;                                                                                     \
-    uint32_t base = b->base, key = t->key;                                                                   \
     V##N w = *(const V##N *)(b->writes + a), r = *(const V##N *)(b->reads + a);                              \
-    if (UNLIKELY(__builtin_reduce_or(((w >= base) & (w != key)) | ((r >= base) & (r != key)))))              \
-      suspect_write(t, a, N, site);                                                                          \
-    *(V##N *)(b->writes + a) = (V##N){0} + key;                                                              \
+    V##N news = (V##N)(r != t->key) & (V##N)(r != t->warp_key) & (V##N)(r != t->many_key);                   \
+    if (UNLIKELY(__builtin_reduce_or(suspicious_writes_##N(t, w) | news))) return slow_read_##N(t, a, site); \
+    return b->shared + a;                                                                                    \
+  }                                                                                                          \
+  INLINE uint8_t *mark_written_##N(Thread *t, uint32_t a, uint32_t site) {                                   \
+    Block *b = t->block;                                                                                     \
+    *(V##N *)(b->writes + a) = (V##N){0} + t->key;                                                           \
     *(S##N *)(b->write_sites + a) = (S##N){0} + (uint16_t)site;                                              \
+    return b->shared + a;                                                                                    \
+  }                                                                                                          \
+  NOINLINE uint8_t *slow_write_##N(Thread *t, uint32_t a, uint32_t site) {                                   \
+    suspect_write(t, a, N, site);                                                                            \
+    return mark_written_##N(t, a, site);                                                                     \
+  }                                                                                                          \
+  INLINE uint8_t *note_write_##N(Thread *t, uint32_t a, uint32_t site) {                                     \
+    Block *b = t->block;                                                                                     \
+    V##N w = *(const V##N *)(b->writes + a), r = *(const V##N *)(b->reads + a);                              \
+    V##N bad = ((V##N)(w >= t->base) & (V##N)(w != t->key)) | ((V##N)(r >= t->base) & (V##N)(r != t->key));  \
+    if (UNLIKELY(__builtin_reduce_or(bad))) return slow_write_##N(t, a, site);                               \
+    return mark_written_##N(t, a, site);                                                                     \
   }
+DEFINE_SHADOW(1)
 DEFINE_SHADOW(2)
 DEFINE_SHADOW(4)
 DEFINE_SHADOW(8)
 DEFINE_SHADOW(16)
-
-INLINE void note_read_1(Thread *t, uint32_t a, uint32_t site) {
-  Block *b = t->block;
-  uint32_t w = b->writes[a], r = b->reads[a], base = b->base, key = t->key;
-  if (UNLIKELY(w - 1 >= base - 1 && w != key)) suspect_read(t, a, 1, site);
-  if (UNLIKELY(r != key && r != warp_key(t, t->sub) && r != many_key(b))) join_readers(t, a, 1, site);
-}
-
-INLINE void note_write_1(Thread *t, uint32_t a, uint32_t site) {
-  Block *b = t->block;
-  uint32_t w = b->writes[a], r = b->reads[a], base = b->base, key = t->key;
-  if (UNLIKELY((w >= base && w != key) || (r >= base && r != key))) suspect_write(t, a, 1, site);
-  b->writes[a] = key;
-  b->write_sites[a] = site;
-}
 
 // Advances to the next barrier interval: everything before is ordered for every thread of the block.
 static void next_epoch(Block *b) {
@@ -203,7 +211,7 @@ static void next_epoch(Block *b) {
   b->base += 1u << EPOCH_SHIFT;
   for (uint32_t i = 0; i < b->thread_count; i++) {
     b->threads[i].sub = 0;
-    b->threads[i].key = b->base | i;
+    stamp(b->threads + i);
   }
 }
 
@@ -215,7 +223,7 @@ static void release_to(Thread *t, uint16_t *clock) {
   for (uint32_t u = 0; u < b->thread_count; u++) clock[u] = known[u] > clock[u] ? known[u] : clock[u];
   clock[t->tid] = t->sub + 1;
   if (t->sub < CLOCK_MASK - 1) t->sub++;  // saturates: later ticks of one interval count as one
-  t->key = b->base | t->sub << WHO_BITS | t->tid;
+  stamp(t);
 }
 
 static void acquire_from(Thread *t, const uint16_t *clock) {

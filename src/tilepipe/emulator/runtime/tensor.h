@@ -50,7 +50,8 @@ INLINE void set_word(Thread *t, Operand o, uint32_t type, uint64_t x) {
 
 // c[m][n] += a[m][k] * b[k][n], row-major; n is a compile-time constant in each call.
 #define DEFINE_PRODUCT(NAME, FIELD, STEP)                                                                    \
-  INLINE void NAME(const Matrix *a, const Matrix *b, Matrix *c, uint32_t m, uint32_t n, uint32_t k) {        \
+  INLINE void NAME(const Matrix *restrict a, const Matrix *restrict b, Matrix *restrict c, uint32_t m,         \
+                   uint32_t n, uint32_t k) {                                                                 \
     for (uint32_t i = 0; i < m; i++)                                                                         \
       for (uint32_t x = 0; x < k; x++)                                                                       \
         for (uint32_t j = 0; j < n; j++) {                                                                   \
@@ -62,7 +63,7 @@ DEFINE_PRODUCT(product_f32, f, __builtin_fmaf(p, q, s))
 DEFINE_PRODUCT(product_f64, d, __builtin_fma(p, q, s))
 DEFINE_PRODUCT(product_s32, i, (int32_t)((uint32_t)p * (uint32_t)q + (uint32_t)s))
 
-static void product_saturated(const Matrix *a, const Matrix *b, Matrix *c, uint32_t m, uint32_t n, uint32_t k) {
+NOINLINE void product_saturated(const Matrix *a, const Matrix *b, Matrix *c, uint32_t m, uint32_t n, uint32_t k) {
   for (uint32_t i = 0; i < m; i++)
     for (uint32_t j = 0; j < n; j++) {
       int64_t s = c->i[i * n + j];
@@ -71,7 +72,7 @@ static void product_saturated(const Matrix *a, const Matrix *b, Matrix *c, uint3
     }
 }
 
-static void product(Thread *w, const Matrix *a, const Matrix *b, Matrix *c, const uint32_t *shape, uint32_t type,
+NOINLINE void product(Thread *w, const Matrix *a, const Matrix *b, Matrix *c, const uint32_t *shape, uint32_t type,
                     uint32_t saturate) {
   uint32_t m = shape[0], n = shape[1], k = shape[2];
   if (type == T_F64)
@@ -93,11 +94,11 @@ static void product(Thread *w, const Matrix *a, const Matrix *b, Matrix *c, cons
 // mma.sync: fragments as the PTX manual lays them out. With p elements a register, lane 4g + t holds in
 // register r of A row g + 8 (r odd, M = 16), columns tp + 4p (r / 2) ...; of B rows tp + 4pr ..., column g;
 // of C row g + 8 (r / 2) as pairs of columns 2t, 2t + 1.
-static void mma(Thread *w, const Collective *c) {
-  const uint32_t m = c->p[0], n = c->p[1], k = c->p[2], type = c->p[3];
-  const uint32_t types[2] = {c->p[6] & 1 ? T_U8 : type, c->p[6] & 2 ? T_U8 : type};
+// `types` are those of a, b, c and d; called with constants, the conversions become straight code.
+INLINE void mma_typed(Thread *w, const Collective *c, uint32_t type, const uint32_t *types) {
+  const uint32_t m = c->p[0], n = 8, k = c->p[2];
   const uint32_t tall = m / 8, p = per_register(type);
-  const uint32_t cp = c->p[5] == T_F16 ? 2 : 1, dp = c->p[4] == T_F16 ? 2 : 1;
+  const uint32_t cp = types[2] == T_F16 ? 2 : 1, dp = types[3] == T_F16 ? 2 : 1;
   const uint32_t na = m * k / 32 / p, nb = n * k / 32 / p, nc = m * n / 32 / cp, nd = m * n / 32 / dp;
   const Operand *d = c->operands, *oa = d + nd, *ob = oa + na, *oc = ob + nb;
   Matrix a, b, acc;
@@ -113,10 +114,10 @@ static void mma(Thread *w, const Collective *c) {
       for (uint32_t j = 0; j < p; j++) unpack(&b, (t * p + j + r * 4 * p) * n + g, types[1], word, j);
     }
     for (uint32_t r = 0; r < nc; r++) {
-      uint64_t word = get_word(w + l, oc[r], c->p[5]);
+      uint64_t word = get_word(w + l, oc[r], types[2]);
       for (uint32_t j = 0; j < cp; j++) {
         uint32_t e = r * cp + j;
-        unpack(&acc, (g + 8 * (e >> 1)) * n + 2 * t + (e & 1), c->p[5], word, j);
+        unpack(&acc, (g + 8 * (e >> 1)) * n + 2 * t + (e & 1), types[2], word, j);
       }
     }
   }
@@ -127,10 +128,24 @@ static void mma(Thread *w, const Collective *c) {
       uint64_t word = 0;
       for (uint32_t j = 0; j < dp; j++) {
         uint32_t e = r * dp + j;
-        word |= pack(&acc, (g + 8 * (e >> 1)) * n + 2 * t + (e & 1), c->p[4], j);
+        word |= pack(&acc, (g + 8 * (e >> 1)) * n + 2 * t + (e & 1), types[3], j);
       }
-      set_word(w + l, d[r], c->p[4], word);
+      set_word(w + l, d[r], types[3], word);
     }
+  }
+}
+
+NOINLINE void mma(Thread *w, const Collective *c) {
+  const uint32_t type = c->p[3], f32 = c->p[4] == T_F32 && c->p[5] == T_F32;
+  if (type == T_F16 && f32)
+    mma_typed(w, c, T_F16, (const uint32_t[]){T_F16, T_F16, T_F32, T_F32});
+  else if (type == T_BF16)
+    mma_typed(w, c, T_BF16, (const uint32_t[]){T_BF16, T_BF16, T_F32, T_F32});
+  else if (type == T_S8 && !c->p[6])
+    mma_typed(w, c, T_S8, (const uint32_t[]){T_S8, T_S8, T_S32, T_S32});
+  else {
+    const uint32_t types[] = {c->p[6] & 1 ? T_U8 : type, c->p[6] & 2 ? T_U8 : type, c->p[5], c->p[4]};
+    mma_typed(w, c, type, types);
   }
 }
 
@@ -138,7 +153,7 @@ static void mma(Thread *w, const Collective *c) {
 // (l E + e) mod T of its T elements, so fragments with more room than elements repeat.
 // WMMA_LOAD and WMMA_STORE: p0 rows, p1 columns, p2 element type, p3 column-major storage, p4 space
 // (0 shared, 1 global, 2 generic), p5 offset, p6 row-major fragment wanted (accumulators): registers..., address, ld.
-static void wmma_move(Thread *w, const Collective *c, int store) {
+NOINLINE void wmma_move(Thread *w, const Collective *c, int store) {
   const uint32_t rows = c->p[0], columns = c->p[1], type = c->p[2], bytes = element_bytes(type);
   const uint32_t total = rows * columns, p = per_register(type), each = (c->count - 2) * p;
   const uint32_t lanes = total / each < 32 ? total / each : 32;
@@ -164,7 +179,7 @@ static void wmma_move(Thread *w, const Collective *c, int store) {
         span = run - minor < each - e ? run - minor : each - e;
       uint64_t where = base + (major * ld + minor) * bytes;
       uint8_t *memory = c->p[4] == 0 || (where & WINDOW_MASK) == SHARED_WINDOW
-                            ? (uint8_t *)shared_span(t, (uint32_t)where, span * bytes, bytes, c->site, store)
+                            ? shared_span(t, (uint32_t)where, span * bytes, bytes, c->site, store)
                             : tp_global(t, where, span * bytes, bytes, c->site);
       if (store) {
         for (uint32_t r = 0; r < span; r++) {
@@ -184,23 +199,36 @@ static void wmma_move(Thread *w, const Collective *c, int store) {
   }
 }
 
-// Reads a fragment of `registers` registers into a row-major rows x columns matrix.
-static void gather(Thread *w, Matrix *m, const Operand *o, uint32_t registers, uint32_t type, uint32_t rows,
-                   uint32_t columns, uint32_t column_major) {
+INLINE void gather_typed(Thread *w, Matrix *m, const Operand *o, uint32_t registers, uint32_t type,
+                         uint32_t rows, uint32_t columns, uint32_t column_major) {
   const uint32_t total = rows * columns, p = per_register(type);
-  for (uint32_t at = 0; at < total; at += p) {
-    uint32_t r = at / p;
-    uint64_t word = get_word(w + r / registers, o[r % registers], type);
+  uint32_t row = 0, column = 0;
+  for (uint32_t at = 0, r = 0; at < total; at += p) {
+    uint64_t word = get_word(w, o[r], type);
+    if (++r == registers) r = 0, w++;
     for (uint32_t j = 0; j < p; j++) {
-      uint32_t e = at + j;
-      unpack(m, column_major ? e % rows * columns + e / rows : e, type, word, j);
+      unpack(m, column_major ? row * columns + column : at + j, type, word, j);
+      if (++row == rows) row = 0, column++;
     }
   }
 }
 
+// Reads a fragment of `registers` registers into a row-major rows x columns matrix.
+NOINLINE void gather(Thread *w, Matrix *m, const Operand *o, uint32_t registers, uint32_t type, uint32_t rows,
+                     uint32_t columns, uint32_t column_major) {
+  if (type == T_F16)
+    gather_typed(w, m, o, registers, T_F16, rows, columns, column_major);
+  else if (type == T_F32 || type == T_S32)
+    gather_typed(w, m, o, registers, T_F32, rows, columns, 0);
+  else if (type == T_S8)
+    gather_typed(w, m, o, registers, T_S8, rows, columns, column_major);
+  else
+    gather_typed(w, m, o, registers, type, rows, columns, column_major);
+}
+
 // WMMA_MMA: p0..p2 shape, p3 input type, p4 output type, p5 accumulator type, p6 column-major bits of a, b, p7 saturate
 // | counts of registers in bits 8..: a << 8, b << 16, c << 24 (d is what remains).
-static void wmma_mma(Thread *w, const Collective *c) {
+NOINLINE void wmma_mma(Thread *w, const Collective *c) {
   const uint32_t m = c->p[0], n = c->p[1], k = c->p[2], type = c->p[3];
   const uint32_t na = c->p[7] >> 8 & 255, nb = c->p[7] >> 16 & 255, nc = c->p[7] >> 24;
   const uint32_t nd = c->count - na - nb - nc, p = per_register(c->p[4]);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #define INLINE static inline __attribute__((always_inline))
+#define NOINLINE static __attribute__((noinline))
 #define COLD static __attribute__((noinline, cold))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -85,8 +86,8 @@ typedef struct Thread {
   struct Block *block;
   uint8_t *registers, *local;
   uint64_t math, loaded;
-  uint32_t tid, x, y, z, lane, warp, key, sub;
-  uint32_t resume, status;
+  uint32_t tid, x, y, z, lane, warp, sub, resume, status;
+  uint32_t key, warp_key, many_key, base;  // records of this thread, its warp and anyone now; the epoch's base
   Copy *copies;
   uint32_t head, tail, capacity, committed;
 } Thread;
