@@ -21,6 +21,7 @@ from tilepipe.problem import Case, KernelProblem, Parameter, Sizes, evaluate_ref
 
 # Refusals that are the kernel's own doing: rejected launch, too much shared memory, fault, no end.
 _KERNEL_FAULTS = {"TP351", "TP352", "TP353", "TP356"}
+_UNDEFINED = "the original has races or faults of its own: there is no defined result to preserve"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ def changed_launch(
         if isinstance(made, Refusal):
             return made
         other = replace(made, size=case.size, args=case.args)
-    return replace(other, shared=other.shared * change.stages_factor + change.extra_dynamic_shared)
+    # Stages of dynamic shared memory are 16-byte aligned, as the emitted launches make them.
+    stage = other.shared if change.stages_factor == 1 else -(-other.shared // 16) * 16
+    return replace(other, shared=stage * change.stages_factor + change.extra_dynamic_shared)
 
 
 @dataclass(frozen=True)
@@ -213,23 +216,21 @@ def _judge(subject: Subject, trial: _Trial) -> _Outcome | Refusal:
     misses = result.within_tolerance is False
     if misses and original_misses:
         error = result.original_abs_error or 0.0
-        return _Outcome(
-            result, False, f"the original itself misses the reference (largest error {error:.3g})"
-        )
+        reason = f"the original itself misses the reference (largest error {error:.3g})"
+        return _Outcome(result, False, _UNDEFINED if trial.original_findings else reason)
     if trial.unsteady:
         note = "the original differs from itself between two runs: compared within tolerance"
         close = close_to(trial.changed, trial.original, subject.problem.rtol, subject.problem.atol)
         reason = "" if close and not misses else "outside the tolerance"
         return _Outcome(replace(result, note=note), close and not misses, reason)
     if trial.difference is not None and trial.original_findings:
-        reason = "the original has races or faults of its own: there is no defined result to preserve"
         # Only a reference can still tell right from wrong.
-        return _Outcome(result, result.within_tolerance, "" if result.within_tolerance else reason)
+        return _Outcome(result, result.within_tolerance, "" if result.within_tolerance else _UNDEFINED)
     if trial.difference is not None:
         return _Outcome(result, False, trial.difference)
     if misses:
         return _Outcome(result, False, "outside the tolerance of the reference")
-    if not wrote_something(trial.case, trial.original):
+    if result.within_tolerance is None and not wrote_something(trial.case, trial.original):
         return _Outcome(replace(result, note="no output was written"), None, "no output was written")
     return _Outcome(result, True)
 

@@ -185,7 +185,7 @@ def _array(spec: ArraySpec, parameter: Parameter, sizes: Sizes, rng: np.random.G
             "TP117", f"array `{spec.name}` has shape {shape}", "dimensions are 0 or more, and fit in memory"
         )
     base = _aligned_empty(spec.offset + count, dtype)
-    poison(base)
+    poison(base if spec.role == "out" else base[: spec.offset])
     array = Array(spec.name, spec.role, base, base[spec.offset :].reshape(shape))
     if spec.role != "out":
         _fill(array.data, spec, sizes, rng)
@@ -208,8 +208,10 @@ def _fill(data: npt.NDArray[Any], spec: ArraySpec, sizes: Sizes, rng: np.random.
         _fill_integers(data, spec.name, low, _integer(spec.index_max, sizes, f"`max` of `{spec.name}`"), rng)
     elif spec.low is not None and spec.high is not None:
         _fill_integers(data, spec.name, spec.low, spec.high, rng)
-    elif dtype == np.float64:
-        data[...] = rng.random(data.shape) * 2 - 1
+    elif dtype in (np.float32, np.float64):
+        rng.random(dtype=dtype, out=data)  # in place: these can be gigabytes
+        data *= 2
+        data -= 1
     elif is_float(dtype):
         data[...] = (rng.random(data.shape, np.float32) * 2 - 1).astype(dtype)
     elif dtype.kind == "b":
@@ -254,10 +256,11 @@ def fresh_copy(case: Case) -> Case:
 
 def _copy(array: Array) -> Array:
     base = _aligned_empty(array.base.size, array.base.dtype)
-    base[...] = array.base
     data = base[base.size - array.data.size :].reshape(array.data.shape)
     if array.role == "out":
         poison(base)
+    else:
+        base[...] = array.base
     return replace(array, base=base, data=data)
 
 
