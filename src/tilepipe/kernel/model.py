@@ -304,7 +304,12 @@ def build(found: Study, answers: Answers) -> KernelModel:
         if known is not None:
             counts[id(item.statement)] = known
     buffers = tuple(_buffer(found, symbol, answers) for symbol in _arrays(found.tile))
-    loads = tuple(_site(item, load.span, answers, counts) for item in _ordered(found) for load in item.own.loads)
+    elements = _elements(found, answers)
+    loads = tuple(
+        _site(item, load.span, elements.get(item) or answers.get(f"load:{load.span.start}"), counts)
+        for item in _ordered(found)
+        for load in item.own.loads
+    )
     static = sum(b.bytes or 0 for b in {b.array: b for b in buffers}.values())
     return KernelModel(
         found.file, found.analysed.kernel, found.analysed, found.tile, found.split, found.copies, buffers, loads,
@@ -326,9 +331,18 @@ def _integer(answer: int | str | None) -> int | None:
     return answer if isinstance(answer, int) else None
 
 
-def _site(item: Item, at: Span, answers: Answers, counts: Mapping[int, Trips]) -> LoadSite:
+def _elements(found: Study, answers: Answers) -> dict[Item, int | str | None]:
+    """The element type of guarded copies. `c ? bytes[i] : 0` is an int to C++, and a register of that type would
+    make the compiler widen each byte as it arrives, before the math that should hide the load."""
+    return {
+        c.source_at: answers.get(f"source:{c.use.item.statement.span.start}")
+        for c in found.copies
+        if isinstance(c, Copy) and c.guard is not None and c.source_at is c.use.item
+    }
+
+
+def _site(item: Item, at: Span, type_: int | str | None, counts: Mapping[int, Trips]) -> LoadSite:
     loops = tuple(p for p in item.parents if p.is_loop)
-    type_ = answers.get(f"load:{at.start}")
     return LoadSite(item, at, type_ if isinstance(type_, str) else None, loops, tuple(counts.get(id(p)) for p in loops))
 
 

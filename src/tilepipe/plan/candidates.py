@@ -16,6 +16,7 @@ _TRIED = (2, 3, 4, 6)
 # Copies narrower than 16 bytes cost an instruction each and pass through L1: rings of 4-byte copies ran at
 # 0.82 to 0.97 of the original where register staging gained (docs/measurements.md).
 _NARROW = 0.85
+_WIDE = 1.05  # 16-byte copies bypass registers and L1: rings gained 0.05 to 0.1 more than register staging did
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
 _REGISTERS_PER_THREAD = 96  # staging beyond this spills in every case measured
 
@@ -181,8 +182,8 @@ class _Judge:
         if value is None:
             return None
         widths = [b.copy_bytes for b in self.model.buffers if b.copy_bytes is not None]
-        if c.variant in ("cp_async", "mixed") and widths and min(widths) < 16:
-            value *= _NARROW
+        if c.variant in ("cp_async", "mixed") and widths:
+            value *= _NARROW if min(widths) < 16 else _WIDE
         return value * (_PEELED if c.form == "textbook" and c.variant == "ldg" else 1.0)
 
 

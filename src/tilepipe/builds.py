@@ -1,0 +1,106 @@
+"""Candidates built: rewritten, compiled, loaded, and looked at in machine code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
+from tilepipe.evidence.sass import Expectation, audit
+from tilepipe.evidence.types import Correctness, Races, Sass
+from tilepipe.job import Job
+from tilepipe.kernel.model import KernelModel
+from tilepipe.launch import Device
+from tilepipe.plan.types import Candidate
+from tilepipe.problem import Sizes, tile_sizes
+from tilepipe.rewrite import Rewrite, rewrite
+from tilepipe.rewrite.consumer import redundant_barriers
+from tilepipe.toolchain import builds_whole_file, disassemble
+from tilepipe.toolchain.types import Compiled
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A candidate as source text and as a cubin for the job's architecture."""
+
+    candidate: Candidate
+    rewrite: Rewrite
+    cubin: Compiled
+
+    @property
+    def change(self) -> LaunchChange:
+        return LaunchChange(self.rewrite.stages_factor, self.rewrite.extra_dynamic_shared)
+
+
+def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
+    """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
+    made = rewrite(model, candidate)
+    if isinstance(made, Refusal):
+        return made
+    cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
+    return cubin if isinstance(cubin, Refusal) else Built(candidate, made, cubin)
+
+
+def launches_compile(job: Job, built: Built) -> bool | None:
+    """Whether a file with edited launches compiles with its host code; None where nothing can tell."""
+    if not built.rewrite.edited_launches:
+        return None
+    return builds_whole_file(built.rewrite.text, job.path, job.options.compile, job.arch.name)
+
+
+def extra_tile_counts(job: Job, stages: int) -> dict[str, Sizes]:
+    """Size sets with 0, 1, stages − 1, stages and stages + 1 tiles, where the problem file says what a tile is."""
+    problem = job.problem
+    base = "small" if problem is not None and "small" in problem.sizes else None
+    if problem is None or base is None or not problem.tile:
+        return {}
+    return tile_sizes(problem, base, sorted({0, 1, max(stages - 1, 1), stages, stages + 1}))
+
+
+def verify_candidate(
+    job: Job, device: Device, built: Built, sizes: dict[str, Sizes]
+) -> tuple[Correctness, Races]:
+    """Original against candidate at the given sizes; unknown where no problem file says how to launch."""
+    problem = job.problem
+    if problem is None:
+        reason = "no problem file says how to launch the kernel; `tilepipe init` drafts one"
+        return Correctness("unknown", reason=reason), Races("unknown", reason=reason)
+    parameters = job.toolchain.parameter_types(job.unit())
+    loaded = [device.load(job.unit(), job.arch.name), device.load(job.unit(built.rewrite.text), job.arch.name)]
+    for answer in (parameters, *loaded):
+        if isinstance(answer, Refusal):
+            words = f"{answer.diagnostics[0].code} {answer.diagnostics[0].message}"
+            return Correctness("unknown", device=device.name, reason=words), Races("unknown", reason=words)
+    subject = Subject(device, loaded[0], loaded[1], problem, parameters, job.problem_path, built.change)  # type: ignore[arg-type]
+    found = check_correctness(subject, sizes, job.options.seed)
+    if isinstance(found, Refusal):
+        words = f"{found.diagnostics[0].code} {found.diagnostics[0].message}"
+        return Correctness("unknown", device=device.name, reason=words), Races("unknown", reason=words)
+    return found
+
+
+def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
+    """The candidate's machine code against the original's, on the job's architecture."""
+    original = job.original
+    if isinstance(original, Refusal):
+        return Sass("unknown", job.arch.name, reasons=(original.diagnostics[0].message,))
+    texts = [disassemble(c.image, c.symbol) for c in (built.cubin, original)]
+    for text in texts:
+        if isinstance(text, Refusal):
+            return Sass("unknown", job.arch.name, reasons=(text.diagnostics[0].message,))
+    after, before = (t for t in texts if isinstance(t, str))
+    return audit(after, before, job.arch.name, (built.cubin.symbol, original.symbol), expectation(model, built.candidate))
+
+
+def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
+    """What the emitted loop should look like: its barriers and copies."""
+    barriers = [p.statement for p in model.tile.phases if p.is_barrier]
+    kept = [b for b in barriers if b not in redundant_barriers(model)]
+    ours = 2 if candidate.variant == "prefetch" else 1
+    return Expectation(
+        asynchronous=candidate.variant in ("cp_async", "mixed"),
+        barriers=ours + len(kept),
+        barriers_original=len(barriers),
+        author_barriers=len(kept),
+        stages=candidate.stages if candidate.variant == "cp_async" else None,
+    )
