@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import sysconfig
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from cuda.bindings import nvrtc
 
 import tilepipe.toolchain
 from tilepipe.evidence.sass import Function, decode
+from tilepipe.toolchain import disassemble
 
 HERE = Path(__file__).parent
 ZOO = HERE.parent / "zoo"
@@ -28,7 +27,7 @@ _INCLUDE = (
 
 @cache
 def listing(path: Path, arch: str, *flags: str) -> str:
-    """`nvdisasm -c -hex` of the file compiled for the architecture."""
+    """`nvdisasm -c -hex` of all the kernels of a file, compiled for the architecture at once."""
     options = [f"-arch={arch}", "--std=c++17", "-default-device", *(f"-I{p}" for p in _INCLUDE), *flags]
     program = _checked(nvrtc.nvrtcCreateProgram(path.read_bytes(), path.name.encode(), 0, [], []))
     status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
@@ -38,11 +37,9 @@ def listing(path: Path, arch: str, *flags: str) -> str:
         raise RuntimeError(log.decode())
     image = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
     nvrtc.nvrtcGetCUBIN(program, image)
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
-        cubin.write(image)
-        cubin.flush()
-        command = [str(_TOOLKIT / "bin" / "nvdisasm"), "-c", "-hex", cubin.name]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = disassemble(image)
+    assert isinstance(text, str), text
+    return text
 
 
 def forms(arch: str) -> str:

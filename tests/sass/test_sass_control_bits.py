@@ -6,7 +6,7 @@ Had the bits another meaning or another place, the hardware would read registers
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -27,12 +27,13 @@ WIDE_SHORTEST = 3  # a 64-bit result comes in two halves, the low one earlier
 EVERY_ARCH = [a if a in ("sm_80", "sm_120") else pytest.param(a, marks=pytest.mark.full) for a in ARCHS]
 
 
-def straight_lines(arch: str) -> Iterator[tuple[Instruction, ...]]:
-    for text in (forms(arch), shapes(arch)):
-        for function in decode(text).values():
-            graph = build_graph(function)
-            for block in range(len(graph.blocks)):
-                yield graph.code(block)
+@cache
+def straight_lines(arch: str) -> tuple[tuple[Instruction, ...], ...]:
+    """The blocks of all test kernels."""
+    graphs = [
+        build_graph(function) for text in (forms(arch), shapes(arch)) for function in decode(text).values()
+    ]
+    return tuple(graph.code(block) for graph in graphs for block in range(len(graph.blocks)))
 
 
 @given(st.integers(0, (1 << 128) - 1))

@@ -104,7 +104,9 @@ def _reaching(graph: Graph, ends: list[int], register: str, barred: frozenset[in
         before = [p for p in range(len(graph.blocks)) if block in graph.blocks[p].successors]
         if not before:
             return None
-        work += [p for p in before if p not in seen and p not in barred]
+        if barred.intersection(before):
+            return None  # the loop itself sets it, the time before
+        work += [p for p in before if p not in seen]
         seen.update(before)
     return values.pop() if len(values) == 1 else None
 
@@ -113,7 +115,7 @@ class _Absent:
     """A block sets nothing."""
 
 
-def _left_in(graph: Graph, block: int, until: int, register: str, depth: int) -> int | None | _Absent:
+def _left_in(graph: Graph, block: int, until: int, register: str, depth: int) -> int | _Absent | None:
     """What the first `until` instructions of the block leave in the register, None where that is unknown."""
     code = graph.code(block)
     for place in range(until - 1, -1, -1):
