@@ -53,11 +53,11 @@ def find_gpu(toolchain: Toolchain) -> CudaDevice | None:
 
 
 class CudaDevice:
-    """A GPU as a `launch.Device`."""
+    """A GPU as a `launch.Device`. Without a toolchain it takes compiled kernels only."""
 
     kind: Literal["cuda"] = "cuda"
 
-    def __init__(self, driver: Driver, toolchain: Toolchain) -> None:
+    def __init__(self, driver: Driver, toolchain: Toolchain | None) -> None:
         self._driver, self._toolchain = driver, toolchain
         self._lost: Refusal | None = None
 
@@ -71,6 +71,8 @@ class CudaDevice:
 
     def load(self, unit: Unit, arch: str) -> CudaKernel | Refusal:
         """Compile `unit` to a cubin for `arch` and load it. TP354: the GPU cannot run it."""
+        if self._toolchain is None:
+            raise ValueError("this device was made without a toolchain")
         compiled = self._toolchain.compile(unit, arch, "cubin")
         return compiled if isinstance(compiled, Refusal) else self.load_compiled(compiled)
 
