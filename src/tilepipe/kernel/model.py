@@ -82,7 +82,8 @@ class Buffer:
 class LoadSite:
     """A global load of the load phase that can wait in registers: its type and the counted loops around it.
 
-    `trips` holds None where a loop's count is not known at compile time.
+    `trips` holds None where a loop's count is not known at compile time; `text` replaces the author's expression
+    where that would widen the element.
     """
 
     item: Item
@@ -90,6 +91,7 @@ class LoadSite:
     type: str | None
     loops: tuple[Statement, ...]
     trips: tuple[Trips | None, ...]
+    text: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,9 +306,9 @@ def build(found: Study, answers: Answers) -> KernelModel:
         if known is not None:
             counts[id(item.statement)] = known
     buffers = tuple(_buffer(found, symbol, answers) for symbol in _arrays(found.tile))
-    elements = _elements(found, answers)
+    guarded = _guarded_copies(found)
     loads = tuple(
-        _site(item, load.span, elements.get(item) or answers.get(f"load:{load.span.start}"), counts)
+        _site(item, load.span, guarded.get(item), answers, counts)
         for item in _ordered(found)
         for load in item.own.loads
     )
@@ -331,19 +333,28 @@ def _integer(answer: int | str | None) -> int | None:
     return answer if isinstance(answer, int) else None
 
 
-def _elements(found: Study, answers: Answers) -> dict[Item, int | str | None]:
-    """The element type of guarded copies. `c ? bytes[i] : 0` is an int to C++, and a register of that type would
-    make the compiler widen each byte as it arrives, before the math that should hide the load."""
+def _guarded_copies(found: Study) -> dict[Item, Copy]:
     return {
-        c.source_at: answers.get(f"source:{c.use.item.statement.span.start}")
+        c.source_at: c
         for c in found.copies
         if isinstance(c, Copy) and c.guard is not None and c.source_at is c.use.item
     }
 
 
-def _site(item: Item, at: Span, type_: int | str | None, counts: Mapping[int, Trips]) -> LoadSite:
+def _site(
+    item: Item, at: Span, copy: Copy | None, answers: Answers, counts: Mapping[int, Trips]
+) -> LoadSite:
     loops = tuple(p for p in item.parents if p.is_loop)
-    return LoadSite(item, at, type_ if isinstance(type_, str) else None, loops, tuple(counts.get(id(p)) for p in loops))
+    type_ = answers.get(f"load:{at.start}")
+    size = answers.get(f"size:{item.statement.span.start}")
+    text = None
+    if copy is not None and isinstance(size, int) and size < 4 and copy.replaces is item.statement:
+        # `c ? bytes[i] : 0` is an int to C++, so the compiler would widen each byte as it arrives, before the
+        # math that should hide the load. With both arms of the element's type it stays a byte.
+        type_ = answers.get(f"source:{item.statement.span.start}")
+        text = f"({copy.guard}) ? {copy.source} : static_cast<{type_}>(0)"
+    known = type_ if isinstance(type_, str) else None
+    return LoadSite(item, at, known, loops, tuple(counts.get(id(p)) for p in loops), text)
 
 
 def _buffer(found: Study, symbol: Symbol, answers: Answers) -> Buffer:

@@ -18,6 +18,7 @@ _TRIED = (2, 3, 4, 6)
 _NARROW = 0.85
 _WIDE = 1.05  # 16-byte copies bypass registers and L1: rings gained 0.05 to 0.1 more than register staging did
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
+_PACKED = 0.97  # but bytes kept across the peel are packed into shared registers, and wait for each other
 _REGISTERS_PER_THREAD = 96  # staging beyond this spills in every case measured
 
 
@@ -184,7 +185,9 @@ class _Judge:
         widths = [b.copy_bytes for b in self.model.buffers if b.copy_bytes is not None]
         if c.variant in ("cp_async", "mixed") and widths:
             value *= _NARROW if min(widths) < 16 else _WIDE
-        return value * (_PEELED if c.form == "textbook" and c.variant == "ldg" else 1.0)
+        if c.form == "textbook" and c.variant == "ldg":
+            value *= _PACKED if any(site.text is not None for site in self.model.loads) else _PEELED
+        return value
 
 
 _WORDS = {

@@ -10,7 +10,7 @@ from tilepipe.kernel.model import KernelModel, LoadSite
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.project import Projection
-from tilepipe.source import Edit
+from tilepipe.source import Edit, SourceFile
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -27,6 +27,10 @@ class Register:
     @property
     def declaration(self) -> str:
         return f"{self.site.type} {self.name}{''.join(f'[{n}]' for n in self.extents)};"
+
+    def loaded(self, source: SourceFile) -> str:
+        """The expression that is loaded."""
+        return self.site.text or source.slice(self.site.span)
 
     @property
     def element(self) -> str:
@@ -121,10 +125,10 @@ def _fetch(
     edits: dict[int, tuple[Edit, ...]] = dict(loops.edits(fetched))
     for item, own in by_item.items():
         if item in needed or item.statement.children:
-            text = tuple(Edit(r.site.span, f"({r.element} = {model.file.source.slice(r.site.span)})") for r in own)
+            text = tuple(Edit(r.site.span, f"({r.element} = {r.loaded(model.file.source)})") for r in own)
             edits[id(item.statement)] = edits.get(id(item.statement), ()) + text
         else:
-            lines = [f"{r.element} = {model.file.source.slice(r.site.span)};" for r in own]
+            lines = [f"{r.element} = {r.loaded(model.file.source)};" for r in own]
             replaced[id(item.statement)] = _together(model, item, lines)
     stores = {s.item for s in model.tile.stores if s.item not in by_item}
     return Projection(
