@@ -20,7 +20,7 @@ CLEAN = f"{LAUNCHED}\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors
 DIRTY = "\n".join(
     [
         LAUNCHED,
-        "========= Error: Race reported between Write access at k+0x90 and Read access at k+0xa0 [512 hazards]",
+        "========= Error: Race reported between Write access at k+0x90 and Read access at k+0xa0 [9 hazards]",
         "=========",
         "========= Warning: (Warp Level Programming) Potential RAW hazard detected at __shared__ 0x10",
         "========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)",
