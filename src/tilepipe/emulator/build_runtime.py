@@ -13,10 +13,23 @@ RUNTIME = Path(__file__).parent / "runtime"
 OUTPUT = RUNTIME / "runtime.ll"
 
 # Vectorising and unrolling are left to the JIT, which knows the host. Contraction would fuse mul + add.
-FLAGS = (
-    "-O2 -S -emit-llvm -g0 -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -fno-inline-functions -ffp-contract=off "
-    "-fno-stack-protector -fno-sanitize=all -Wall -Wextra -Werror -Wno-unused-command-line-argument"
-).split()
+FLAGS = [
+    "-O2",
+    "-S",
+    "-emit-llvm",
+    "-g0",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-fno-unroll-loops",
+    "-fno-inline-functions",
+    "-ffp-contract=off",
+    "-fno-stack-protector",
+    "-fno-sanitize=all",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unused-command-line-argument",
+]
 
 _HOST_ATTRIBUTES = re.compile(r'"(?:target-cpu|target-features|tune-cpu|probe-stack|frame-pointer)"="[^"]*"')
 _TARGET_LINES = re.compile(r"^target (?:datalayout|triple).*\n", re.M)

@@ -15,7 +15,10 @@ _KINDS = {
     2: ("read-write race", "thread {a} writes {at}, which {b} read with no barrier between"),
     3: ("write-write race", "thread {a} writes {at}, which {b} wrote with no barrier between"),
     4: ("read of in-flight copy", "thread {a} reads {at} while an asynchronous copy of {b} is still pending"),
-    5: ("overwritten while pending", "thread {a} writes {at} while an asynchronous copy of {b} is still pending"),
+    5: (
+        "overwritten while pending",
+        "thread {a} writes {at} while an asynchronous copy of {b} is still pending",
+    ),
     6: ("pending at exit", "thread {a} exits with an asynchronous copy to {at} still pending"),
     7: ("uninitialised read", "thread {a} reads {at}, which nobody has written"),
     8: ("shared out of bounds", "thread {a} accesses {at}, outside the block's shared memory"),
@@ -36,7 +39,7 @@ _SHARED_KINDS = (1, 2, 3, 4, 5, 6, 7, 8)
 class EmulatorFinding:
     """One kind of mistake at one pair of instructions, with its first occurrence.
 
-    `lines` are source lines (PTX lines where the PTX has no line information): the access, then the other one.
+    `lines` are source lines (PTX lines where the PTX has no line information): the access, then the other.
     `threads` are linear thread numbers, in the same order; `interval` counts the block's barriers from 0;
     `count` is the number of occurrences in the blocks that ran.
     """
@@ -89,23 +92,22 @@ def describe(
     names: AddressBook,
     grid: tuple[int, int, int],
 ) -> list[EmulatorFinding]:
-    """Merges raw findings of all workers by kind and instructions, lowest block first."""
+    """Merges raw findings of all workers by kind and pair of lines; the earliest interval of the lowest block
+    stands for the rest."""
     merged: dict[tuple[int, int, int], layout.RawFinding] = {}
     counts: dict[tuple[int, int, int], int] = {}
     for f in sorted(raw, key=lambda f: (f.block, f.interval)):
-        key = (f.kind, f.site, f.other_site)
+        key = (f.kind, _line(sites[f.site], has_lines), _line(sites[f.other_site], has_lines))
         merged.setdefault(key, f)
         counts[key] = counts.get(key, 0) + f.count
-    return [_finding(f, counts[key], sites, has_lines, names, grid) for key, f in merged.items()]
+    return [
+        _finding(f, counts[key], tuple(line for line in key[1:] if line), names, grid)
+        for key, f in merged.items()
+    ]
 
 
 def _finding(
-    f: layout.RawFinding,
-    count: int,
-    sites: tuple[Place, ...],
-    has_lines: bool,
-    names: AddressBook,
-    grid: tuple[int, int, int],
+    f: layout.RawFinding, count: int, lines: tuple[int, ...], names: AddressBook, grid: tuple[int, int, int]
 ) -> EmulatorFinding:
     kind, template = _KINDS[f.kind]
     where = ""
@@ -113,13 +115,12 @@ def _finding(
         where = names.shared_name(f.address)
     elif f.kind in (9, 11):
         where = names.global_name(f.address)
-    lines = [_line(sites[s], has_lines) for s in (f.site, f.other_site) if s]
     threads = (f.thread,) if f.other == layout.NOBODY else (f.thread, f.other)
     other = f"thread {f.other}" if len(threads) == 2 else "another thread"
     message = template.format(a=f.thread, b=other, at=where or f"address {f.address}")
     n = f.block
     block = (n % grid[0], n // grid[0] % grid[1], n // (grid[0] * grid[1]))
-    return EmulatorFinding(kind, message, tuple(lines), where, threads, f.interval, block, count)
+    return EmulatorFinding(kind, message, lines, where, threads, f.interval, block, count)
 
 
 def _line(place: Place, has_lines: bool) -> int:

@@ -8,20 +8,21 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
+import llvmlite.binding
 
 from tilepipe.emulator import layout
 
 _IR = Path(__file__).parent / "runtime" / "runtime.ll"
 _lock = threading.Lock()
+llvm: Any = llvmlite.binding  # has no types
 
 _EXPORTS = (
     *(f"tp_shared_{verb}_{size}" for verb in ("load", "store") for size in (1, 2, 4, 8, 16)),
-    *"tp_global tp_local tp_generic tp_shared_atomic tp_generic_atomic tp_barrier_arrive".split(),
-    *"tp_copy tp_copy_commit tp_copy_wait tp_atomic_16 tp_atomic_32 tp_atomic_64".split(),
-    *"tp_fma_f16 tp_fma_bf16 tp_fma_f16x2 tp_fma_bf16x2 tp_fma_f32 tp_round_f64".split(),
-    *"tp_f64_to_f16 tp_f32_to_bf16 tp_f64_to_bf16 tp_f32_to_f16_rz".split(),
-    *"tp_ex2_f32 tp_lg2_f32 tp_sin_f32 tp_cos_f32 tp_tanh_f32 tp_prmt tp_bfe tp_bfi".split(),
+    *["tp_global", "tp_local", "tp_generic", "tp_shared_atomic", "tp_generic_atomic", "tp_barrier_arrive"],
+    *["tp_copy", "tp_copy_commit", "tp_copy_wait", "tp_atomic_16", "tp_atomic_32", "tp_atomic_64"],
+    *["tp_fma_f16", "tp_fma_bf16", "tp_fma_f16x2", "tp_fma_bf16x2", "tp_fma_f32", "tp_round_f64"],
+    *["tp_f64_to_f16", "tp_f32_to_bf16", "tp_f64_to_bf16", "tp_f32_to_f16_rz"],
+    *["tp_ex2_f32", "tp_lg2_f32", "tp_sin_f32", "tp_cos_f32", "tp_tanh_f32", "tp_prmt", "tp_bfe", "tp_bfi"],
 )
 
 

@@ -79,7 +79,10 @@ class Block(ctypes.Structure):
         *((n, c_void_p) for n in ("write_sites", "read_sites", "order", "barrier_clock")),
         *((n, c_void_p) for n in ("threads", "ranges", "findings", "splits", "collectives", "step")),
         *((n, c_uint64) for n in ("max_steps", "number", "async_bytes", "barriers", "ticks", "local_bytes")),
-        *((n, c_uint32) for n in ("shared_bytes", "dynamic_bytes", "thread_count", "range_count", "checks", "early")),
+        *(
+            (n, c_uint32)
+            for n in ("shared_bytes", "dynamic_bytes", "thread_count", "range_count", "checks", "early")
+        ),
         *((n, c_uint32) for n in ("base", "interval", "partial", "finding_count", "fatal", "stop")),
         *((n, c_uint32 * 3) for n in ("block_dim", "grid_dim", "block_id")),
         ("live", c_uint32),

@@ -34,7 +34,7 @@ ALLOCATION_ALIGNMENT = 256  # bytes, of device allocations (CUDA programming gui
 
 @dataclass(frozen=True)
 class Buffer:
-    """A pointer argument: `offset` bytes into the C-contiguous `memory`, all of which the kernel may access."""
+    """A pointer argument: `offset` bytes into the C-contiguous `memory`, all of which may be accessed."""
 
     memory: npt.NDArray[Any]
     offset: int = 0
@@ -65,7 +65,7 @@ class _Compiled:
 
 @dataclass
 class Program:
-    """A kernel ready to run on the CPU. Machine code is made on the first run, with and without checks apart."""
+    """A kernel ready to run on the CPU. Machine code is made on the first run, apart for checks on and off."""
 
     function: Function
     addresses: Addresses
@@ -138,7 +138,10 @@ class Program:
                 given.memory.reshape(-1).view(np.uint8)[:] = used.memory
         names = AddressBook(
             (*self.shared_names, ("dynamic shared memory", self.static_shared, dynamic_shared)),
-            tuple((b.name or f"argument {n}", b.memory.ctypes.data, b.memory.nbytes) for n, b in enumerate(buffers)),
+            tuple(
+                (b.name or f"argument {n}", b.memory.ctypes.data, b.memory.nbytes)
+                for n, b in enumerate(buffers)
+            ),
         )
         raw = [f for a in arenas for f in a.findings[: a.block.finding_count]]
         findings = describe(raw, compiled.translation.sites, self.has_lines, names, grid)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass, field
 
 from tilepipe.emulator import layout
 from tilepipe.emulator.ptx.dataflow import CARRY
-from tilepipe.emulator.ptx.model import Function, Imm, Instruction, Mem, Operand, Place, Reg, Sym, Unsupported, Vec
+from tilepipe.emulator.ptx.model import (
+    Function,
+    Imm,
+    Instruction,
+    Mem,
+    Operand,
+    Place,
+    Reg,
+    Sym,
+    Unsupported,
+    Vec,
+)
 from tilepipe.emulator.types import TYPES, ScalarType
 
 PRED = TYPES["pred"]
@@ -27,7 +37,7 @@ _CONSTANT_REGISTERS = {"WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0, "%i
 
 @dataclass
 class Addresses:
-    """Where variables live: shared and local variables by offset, global and constant ones by host address."""
+    """Where variables live: shared and local ones by offset, global and constant ones by host address."""
 
     shared: dict[str, int] = field(default_factory=dict)
     local: dict[str, int] = field(default_factory=dict)
@@ -215,7 +225,7 @@ class Builder:
         return self.value(f"add {kind.llvm} {base}, {mem.offset}") if mem.offset else base
 
     def write(self, destination: Operand, value: str, kind: ScalarType) -> None:
-        """Stores `value` (of `kind.llvm`) in a register: sign- or zero-extended, or truncated, to its width."""
+        """Stores `value` (of `kind.llvm`) in a register, extended by its sign or truncated to the width."""
         if not isinstance(destination, Reg):
             raise self.unsupported("a destination that is not a register")
         if not destination.name:
@@ -255,5 +265,3 @@ def items(operand: Operand) -> tuple[Operand, ...]:
 def last_type(i: Instruction) -> str:
     """The type name that ends most opcodes."""
     return i.mods[-1] if i.mods else ""
-
-

@@ -1,4 +1,4 @@
-"""Warp collectives and barriers as records for the runtime: what each does, and where its operands are saved."""
+"""Warp collectives and barriers as records for the runtime: what each does, and where its operands lie."""
 
 from __future__ import annotations
 
@@ -14,12 +14,26 @@ from tilepipe.emulator.ptx.model import Imm, Instruction, Operand, Reg
 _OPS = {
     name: n + 1
     for n, name in enumerate(
-        "shfl vote match redux activemask warpsync ldmatrix movmatrix mma wmma_load wmma_mma wmma_store "
-        "barrier yield".split()
+        [
+            "shfl",
+            "vote",
+            "match",
+            "redux",
+            "activemask",
+            "warpsync",
+            "ldmatrix",
+            "movmatrix",
+            "mma",
+            "wmma_load",
+            "wmma_mma",
+            "wmma_store",
+            "barrier",
+            "yield",
+        ]
     )
 }
 # The numbers of `runtime/tensor.h`.
-_ELEMENTS = {name: n for n, name in enumerate("f16 bf16 tf32 f32 f64 s8 u8 s32".split())}
+_ELEMENTS = {name: n for n, name in enumerate(["f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s32"])}
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 # mma.sync shapes of sm_80 by input type.
 _MMA_SHAPES = {
@@ -192,18 +206,22 @@ def _wmma(r: Recorder) -> None:
 def _wmma_load(r: Recorder) -> None:
     m, n, k = _shape(r)
     rows, columns = {"a": (m, k), "b": (k, n), "c": (m, n)}[r.i.mods[1]]
-    _wmma_move(r, "wmma_load", rows, columns, r.i.mods[1] == "c", r.i.operands[0], *r.i.operands[1:])
+    accumulator = r.i.mods[1] == "c"
+    data, address, *stride = r.i.operands
+    _wmma_move(r, (rows, columns), accumulator, data, (address, *stride))
 
 
 def _wmma_store(r: Recorder) -> None:
     m, n, _ = _shape(r)
     address, data, *stride = r.i.operands
-    _wmma_move(r, "wmma_store", m, n, True, data, address, *stride)
+    _wmma_move(r, (m, n), True, data, (address, *stride))
 
 
 def _wmma_move(
-    r: Recorder, op: str, rows: int, columns: int, accumulator: bool, data: Operand, address: Operand, *stride: Operand
+    r: Recorder, shape: tuple[int, int], accumulator: bool, data: Operand, place: tuple[Operand, ...]
 ) -> None:
+    """`place` is the address and, if given, the stride in elements."""
+    (rows, columns), address = shape, place[0]
     mods = r.i.mods
     column_major = "col" in mods
     if mods[-1] not in _ELEMENTS:
@@ -211,9 +229,9 @@ def _wmma_move(
     mem = memory_operand(r.b, address)
     base, offset = _base(r, mem.base, mem.offset)
     space = {"shared": 0, "global": 1, "generic": 2}[space_of(r.i)]
-    ld = stride[0] if stride else Imm(rows if column_major else columns)
+    ld = place[1] if len(place) > 1 else Imm(rows if column_major else columns)
     numbers = (_ELEMENTS[mods[-1]], int(column_major), space, offset, int(accumulator))
-    r.fill(op, [*items(data), base, ld], rows, columns, *numbers)
+    r.fill(f"wmma_{mods[0]}", [*items(data), base, ld], rows, columns, *numbers)
 
 
 def _wmma_mma(r: Recorder) -> None:
@@ -221,7 +239,7 @@ def _wmma_mma(r: Recorder) -> None:
     at = next(n for n, m in enumerate(mods) if _SHAPE.match(m))
     layouts = [m for m in mods[:at] if m in ("row", "col")]
     types = [m for m in mods[at + 1 :] if m in _ELEMENTS]
-    if types == ["f16", "f16"] or types == ["f32", "f32"] or types in (["f16", "f32"], ["f32", "f16"]):
+    if len(types) == 2 and set(types) <= {"f16", "f32"}:
         types = [types[0], "f16", "f16", types[1]]  # the f16 form names only d and c
     if len(types) != 4 or len(layouts) != 2:
         raise r.b.unsupported(r.i.text)
@@ -270,5 +288,3 @@ _RECORDERS: dict[str, Callable[[Recorder], None]] = {
     "bar": _barrier,
     "nanosleep": _yield,
 }
-
-

@@ -79,7 +79,7 @@ def from_float(b: Builder, i: Instruction, to: str, source: ScalarType) -> None:
 def float_to_float(b: Builder, i: Instruction, value: str, kind: ScalarType, target: ScalarType) -> None:
     mode = directed(i)
     if target.bits == 16:
-        _to_half(b, i, value, kind, target, mode)
+        _to_half(b, i, value, target)
         return
     if target.bits > kind.bits:
         value = b.value(f"fpext float {value} to double")
@@ -94,7 +94,8 @@ def float_to_float(b: Builder, i: Instruction, value: str, kind: ScalarType, tar
     b.write(i.operands[0], value, target)
 
 
-def _to_half(b: Builder, i: Instruction, value: str, kind: ScalarType, target: ScalarType, mode: int) -> None:
+def _to_half(b: Builder, i: Instruction, value: str, target: ScalarType) -> None:
+    mode, kind = directed(i), F64 if i.mods[-1] == "f64" else F32
     if "sat" in i.mods:
         value = saturate(b, value, kind)
     if kind is F64:
@@ -169,7 +170,7 @@ def move(b: Builder, i: Instruction) -> None:
 
 @handles("cvta")
 def convert_address(b: Builder, i: Instruction) -> None:
-    """Shared and local addresses move into their window of the generic space; the others are host addresses."""
+    """Shared and local addresses move into their window of the generic space; others are host addresses."""
     value = b.read(i.operands[1], U64)
     windows = {"shared": layout.SHARED_WINDOW, "local": layout.LOCAL_WINDOW}
     space = next((m.partition("::")[0] for m in i.mods if m != "to"), "")

@@ -108,7 +108,7 @@ def extreme(b: Builder, i: Instruction, kind: ScalarType) -> None:
 
 @handles("rcp", "sqrt", "rsqrt")
 def roots(b: Builder, i: Instruction) -> None:
-    """Correctly rounded, .approx too; rsqrt in double first, which leaves at most one rounding more for f32."""
+    """Correctly rounded, .approx too; rsqrt goes through double and is rounded twice for f32."""
     kind = kind_of(b, i)
     if directed(i):
         raise b.unsupported(i.text)

@@ -20,7 +20,31 @@ from tilepipe.emulator.ptx.model import Function, Instruction, Label, Place, Reg
 FAMILIES = (arithmetic, compare, convert, memory)  # importing them fills the registry
 
 # Register-to-register instructions that may move past a collective.
-_MOVABLE = frozenset("add sub mul mad shl shr and or xor not mov cvt cvta lop3 shf prmt bfe bfi min max selp".split())
+_MOVABLE = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "mad",
+        "shl",
+        "shr",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "mov",
+        "cvt",
+        "cvta",
+        "lop3",
+        "shf",
+        "prmt",
+        "bfe",
+        "bfi",
+        "min",
+        "max",
+        "selp",
+    ]
+)
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,9 @@ def divide(b: Builder, i: Instruction, kind: ScalarType) -> None:
     if kind.is_signed:
         negative = b.value(f"sub {kind.llvm} 0, {x}")
         minus_one = b.value(f"icmp eq {kind.llvm} {y}, -1")
-        special = b.value(f"select i1 {minus_one}, {kind.llvm} {negative if i.op == 'div' else 0}, {kind.llvm} -1")
+        special = b.value(
+            f"select i1 {minus_one}, {kind.llvm} {negative if i.op == 'div' else 0}, {kind.llvm} -1"
+        )
         avoid = b.value(f"or i1 {bad}, {minus_one}")
     else:
         special, avoid = "-1", bad
@@ -203,7 +205,9 @@ def extract_bits(b: Builder, i: Instruction) -> None:
     wide = b.value(f"zext {kind.llvm} {b.read(i.operands[1], kind)} to i64") if kind.bits == 32 else ""
     wide = wide or b.read(i.operands[1], kind)
     position, length = (f"i32 {b.read(o, U32)}" for o in i.operands[2:4])
-    result = b.call("i64", "tp_bfe", f"i64 {wide}", position, length, f"i32 {kind.bits}", f"i32 {int(kind.is_signed)}")
+    result = b.call(
+        "i64", "tp_bfe", f"i64 {wide}", position, length, f"i32 {kind.bits}", f"i32 {int(kind.is_signed)}"
+    )
     b.write(i.operands[0], result, TYPES["b64"])
 
 
@@ -214,7 +218,9 @@ def insert_bits(b: Builder, i: Instruction) -> None:
     if kind.bits == 32:
         sources = [b.value(f"zext i32 {s} to i64") for s in sources]
     position, length = (f"i32 {b.read(o, U32)}" for o in i.operands[3:5])
-    result = b.call("i64", "tp_bfi", f"i64 {sources[0]}", f"i64 {sources[1]}", position, length, f"i32 {kind.bits}")
+    result = b.call(
+        "i64", "tp_bfi", f"i64 {sources[0]}", f"i64 {sources[1]}", position, length, f"i32 {kind.bits}"
+    )
     b.write(i.operands[0], result, TYPES["b64"])
 
 

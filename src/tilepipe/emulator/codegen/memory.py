@@ -103,7 +103,7 @@ def no_effect(b: Builder, i: Instruction) -> None:
 
 # The numbers of `runtime/atomics.h`.
 _ATOMIC_OPS = {
-    name: n for n, name in enumerate("add and or xor min max exch cas inc dec".split())
+    name: n for n, name in enumerate(["add", "and", "or", "xor", "min", "max", "exch", "cas", "inc", "dec"])
 }
 _ATOMIC_TYPES = {"f32": 2, "f64": 2, "f16x2": 3, "f16": 4, "bf16x2": 5, "bf16": 6}
 
@@ -176,6 +176,11 @@ def issue_copy(b: Builder, i: Instruction) -> None:
             source_size = b.value(f"select i1 {b.read(extra, PRED)}, i32 0, i32 {size.value}")
         else:
             source_size = b.read(extra, U32)
-    arguments = (f"i32 {target}", f"i64 {source}", f"i32 {size.value}", f"i32 {source_size}", f"i32 {b.site()}")
+    arguments = (
+        f"i32 {target}",
+        f"i64 {source}",
+        f"i32 {size.value}",
+        f"i32 {source_size}",
+        f"i32 {b.site()}",
+    )
     b.call("void", "tp_copy", "ptr %thread", *arguments)
-

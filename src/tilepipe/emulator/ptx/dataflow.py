@@ -10,8 +10,29 @@ from tilepipe.emulator.ptx.model import Function, Instruction, Label, Mem, Opera
 CARRY = "%carry"
 
 _NO_RESULT = frozenset(
-    "st bra brx ret exit bar barrier cp membar fence red trap nanosleep prefetch prefetchu brkpt "
-    "discard applypriority griddepcontrol pmevent stmatrix".split()
+    [
+        "st",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "bar",
+        "barrier",
+        "cp",
+        "membar",
+        "fence",
+        "red",
+        "trap",
+        "nanosleep",
+        "prefetch",
+        "prefetchu",
+        "brkpt",
+        "discard",
+        "applypriority",
+        "griddepcontrol",
+        "pmevent",
+        "stmatrix",
+    ]
 )
 _NO_RESULT_FORMS = ("wmma.store", "mbarrier.init", "mbarrier.inval", "bar.warp")
 

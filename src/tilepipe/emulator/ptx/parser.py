@@ -282,7 +282,8 @@ class _Parser:
             raise Unsupported(f"directive {token.text}", token.line)
 
     def parse_location(self, tokens: list[Token]) -> None:
-        """`.loc file line column [, function_name …, inlined_at file line column]`: the line in the kernel's file."""
+        """`.loc file line column [, function_name …, inlined_at file line column]`, as a line of the kernel's
+        own file."""
         words = [t.text for t in tokens]
         file, line = int(words[0]), int(words[1])
         if self.main_file is None:

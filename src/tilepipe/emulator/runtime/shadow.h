@@ -1,10 +1,10 @@
 // Per-byte shadow state of shared memory: who wrote and who read each byte last, and when.
 //
-// A record is one word: epoch (12 bits) | clock (9 bits) | who (11 bits).
+// A record is one word: epoch (8 bits) | clock (13 bits) | who (11 bits).
 //   epoch  the barrier interval; full-block barriers advance it, so records of older epochs are ordered
 //   clock  counts the partial synchronisations (bar.warp.sync, named barriers) of `who` inside the epoch
 //   who    a thread; for reads also "several lanes of warp w" or "several warps"; for writes also "atomics"
-// Record 0 is "never", and epoch 0xfff marks bytes that an asynchronous copy still owns. Epochs only grow,
+// Record 0 is "never", and epoch 0xff marks bytes that an asynchronous copy still owns. Epochs only grow,
 // so one unsigned comparison with the current epoch's base finds every record worth a closer look.
 #ifndef TILEPIPE_SHADOW_H
 #define TILEPIPE_SHADOW_H
@@ -12,16 +12,16 @@
 
 enum {
   WHO_BITS = 11,
-  CLOCK_BITS = 9,
+  CLOCK_BITS = 13,
   EPOCH_SHIFT = WHO_BITS + CLOCK_BITS,
   WHO_MASK = (1 << WHO_BITS) - 1,
   CLOCK_MASK = (1 << CLOCK_BITS) - 1,
   WHO_WARP = 1024,          // + warp number
   WHO_ATOMIC = WHO_MASK - 1,
   WHO_MANY = WHO_MASK,
-  LAST_EPOCH = 0xffe,
+  LAST_EPOCH = 0xfe,
 };
-#define PENDING (0xfffu << EPOCH_SHIFT)
+#define PENDING (0xffu << EPOCH_SHIFT)
 
 INLINE uint32_t who_of(uint32_t record) { return record & WHO_MASK; }
 INLINE uint32_t clock_of(uint32_t record) { return record >> WHO_BITS & CLOCK_MASK; }
