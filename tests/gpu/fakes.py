@@ -74,16 +74,24 @@ class FakeDriver:
     def fill(self, address: int, byte: int, size: int) -> None:
         self._step("fill", size)
 
-    def launch(self, kernel: str, grid: Any, block: Any, shared: int, args: Sequence[np.generic]) -> None:
-        self._step("launch", kernel, shared)
-        self.clock += self.kernels[kernel](self, *args)
+    def prepare(
+        self, kernel: str, grid: Any, block: Any, shared: int, args: Sequence[np.generic]
+    ) -> Callable[[], None]:
+        def launch() -> None:
+            self._step("launch", kernel, shared)
+            self.clock += self.kernels[kernel](self, *args)
 
-    def record(self) -> float:
+        return launch
+
+    def event(self) -> list[float]:
+        return []
+
+    def record(self, event: list[float]) -> None:
         self.log.append(("record",))
-        return self.clock
+        event[:] = [self.clock]
 
-    def elapsed_ms(self, start: float, end: float) -> float:
-        return end - start
+    def elapsed_ms(self, start: list[float], end: list[float]) -> float:
+        return end[0] - start[0]
 
     def wait(self, timeout_s: float) -> bool:
         self._step("wait")

@@ -55,11 +55,14 @@ class Driver(Protocol):
 
     def fill(self, address: int, byte: int, size: int) -> None: ...
 
-    def launch(
+    def prepare(
         self, kernel: Any, grid: Dim3, block: Dim3, shared: int, args: Sequence[np.generic]
-    ) -> None: ...
+    ) -> Callable[[], None]:
+        """A launch made ready, so that enqueueing it takes little time."""
 
-    def record(self) -> Any: ...
+    def event(self) -> Any: ...
+
+    def record(self, event: Any) -> None: ...
 
     def elapsed_ms(self, start: Any, end: Any) -> float: ...
 
@@ -147,15 +150,22 @@ class CoreDriver:
         if size:
             self._call(self._api.cuMemsetD8Async, address, byte, size, self._stream.handle)
 
-    def launch(self, kernel: Any, grid: Dim3, block: Dim3, shared: int, args: Sequence[np.generic]) -> None:
+    def prepare(
+        self, kernel: Any, grid: Dim3, block: Dim3, shared: int, args: Sequence[np.generic]
+    ) -> Callable[[], None]:
         config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared)
-        with _translated():
-            self._core.launch(self._stream, config, kernel, *args)
 
-    def record(self) -> _Event:
-        event = _Event(self._api, self._call(self._api.cuEventCreate, 0))
+        def launch() -> None:
+            with _translated():
+                self._core.launch(self._stream, config, kernel, *args)
+
+        return launch
+
+    def event(self) -> _Event:
+        return _Event(self._api, self._call(self._api.cuEventCreate, 0))
+
+    def record(self, event: _Event) -> None:
         self._call(self._api.cuEventRecord, event.handle, self._stream.handle)
-        return event
 
     def elapsed_ms(self, start: _Event, end: _Event) -> float:
         return float(self._call(self._api.cuEventElapsedTime, start.handle, end.handle))
@@ -163,7 +173,8 @@ class CoreDriver:
     def wait(self, timeout_s: float) -> bool:
         """Wait until the stream is idle; False when it is not after `timeout_s`. Polls, since a hung kernel
         cannot be interrupted and a blocking wait would never come back."""
-        event = self.record()
+        event = self.event()
+        self.record(event)
         deadline = time.monotonic() + timeout_s
         pause = 20e-6
         while not self._is_done(event):

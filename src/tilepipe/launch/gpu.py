@@ -8,7 +8,7 @@ device then answers everything with the same refusal instead of failing in new w
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -161,9 +161,10 @@ class CudaDevice:
                 memory.keep_inout()
                 if flush_l2:
                     memory.add_flush(2 * self._driver.l2_bytes)
-                order = list(contenders)
+                launches = {name: one.kernel.prepare(one.case, memory) for name, one in contenders.items()}
+                order = list(launches)
                 for name in order * warmup:
-                    self._timed(contenders[name], memory)
+                    self._timed(launches[name], memory)
                 refused = self.wait("while warming up")
                 samples: dict[str, list[float]] = {name: [] for name in order}
                 shuffled = random.Random(seed)
@@ -171,19 +172,24 @@ class CudaDevice:
                     if refused is not None:
                         return refused
                     shuffled.shuffle(order)
-                    spans = {name: self._timed(contenders[name], memory) for name in order}
+                    spans = {name: self._timed(launches[name], memory) for name in order}
                     refused = self.wait("while timing")
-                    for name, (start, end) in spans.items():
-                        samples[name].append(self._driver.elapsed_ms(start, end))
-                return {name: tuple(values) for name, values in samples.items()}
+                    if refused is None:
+                        for name, (start, end) in spans.items():
+                            samples[name].append(self._driver.elapsed_ms(start, end))
+                return refused or {name: tuple(values) for name, values in samples.items()}
         except DriverError as failure:
             return self.refuse(failure, "while timing")
 
-    def _timed(self, contender: Contender, memory: _Memory) -> tuple[Any, Any]:
+    def _timed(self, launch: Callable[[], None], memory: _Memory) -> tuple[Any, Any]:
+        """Enqueue one timed launch. Everything that takes the processor long is done before, so that the
+        launch is queued while the GPU still restores and flushes, and the span holds no waiting for it."""
+        start, end = self._driver.event(), self._driver.event()
         memory.restore()
-        start = self._driver.record()
-        contender.kernel.launch(contender.case, memory)
-        return start, self._driver.record()
+        self._driver.record(start)
+        launch()
+        self._driver.record(end)
+        return start, end
 
 
 @dataclass(frozen=True)
@@ -212,12 +218,12 @@ class CudaKernel:
                 return self.device.refuse(failure, f"setting `{self.compiled.symbol}` up")
         return None
 
-    def launch(self, case: Case, memory: _Memory) -> None:
-        """Enqueue one launch of `case`, whose arrays lie in `memory`."""
+    def prepare(self, case: Case, memory: _Memory) -> Callable[[], None]:
+        """A launch of `case`, whose arrays lie in `memory`, ready to be enqueued."""
         args = [
             np.uint64(memory.address(arg)) if isinstance(arg, Array) else _raw(arg.value) for arg in case.args
         ]
-        self.device._driver.launch(self.handle, case.grid, case.block, case.shared, args)
+        return self.device._driver.prepare(self.handle, case.grid, case.block, case.shared, args)
 
     def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal:
         """Launch `case` once and copy every array back, its whole allocation included.
@@ -233,7 +239,7 @@ class CudaKernel:
         doing = f"running `{self.compiled.symbol}` at size `{case.size}`"
         try:
             with device.memory(case) as memory:
-                self.launch(case, memory)
+                self.prepare(case, memory)()
                 refused = device.wait(doing)
                 if refused is not None:
                     return refused
