@@ -9,7 +9,7 @@ from typing import TypeVar
 from tilepipe.source import SourceFile, Span
 from tilepipe.toolchain.extract import Extraction, Macros, defines_kernel, extract, kernel_scope, macros
 from tilepipe.toolchain.includes import Files, with_absolute_includes
-from tilepipe.toolchain.messages import CompilerError
+from tilepipe.toolchain.messages import CompilerError, missing_include
 from tilepipe.toolchain.types import Unit
 
 _USES_STD = re.compile(r"\bstd\b")
@@ -57,26 +57,35 @@ class DeviceSource:
         return main, headers
 
     def without(self, errors: tuple[CompilerError, ...]) -> DeviceSource | None:
-        """The unit without the innermost suspect around the first error in one; None where there is none.
+        """The unit without what the first removable error stands in; None where no error is of that kind.
 
-        One at a time: later errors may be consequences of the first.
+        That is the innermost suspect, or a system header (`<...>`) that is not to be found, which becomes an
+        empty stand-in. One at a time: later errors may be consequences of the first.
         """
         names = [source.name for source in self.sources]
         for error in errors:
             index = names.index(error.file) if error.file in names else None
-            if index is None:
-                continue
-            source = self.sources[index]
-            guilty = _innermost(source, self.extractions[index].suspects, error.line)
-            if guilty is not None:
-                gone = (*self.dropped[index], guilty)
-                extraction = extract(source, self.unit.kernel, self.known, self.other_kernels, gone)
-                return replace(
-                    self,
-                    extractions=_with(self.extractions, index, extraction),
-                    dropped=_with(self.dropped, index, gone),
-                )
+            header = missing_include(error.message)
+            if header is not None and header not in self.files.stand_ins:
+                quoted = index is not None and f'"{header}"' in _line(self.sources[index], error.line)
+                if not quoted:
+                    stand_ins = (*self.files.stand_ins, header)
+                    return replace(self, files=replace(self.files, stand_ins=stand_ins))
+            elif index is not None:
+                guilty = _innermost(self.sources[index], self.extractions[index].suspects, error.line)
+                if guilty is not None:
+                    return self._dropping(index, guilty)
         return None
+
+    def _dropping(self, index: int, guilty: Span) -> DeviceSource:
+        """The unit without one suspect of one of its files."""
+        gone = (*self.dropped[index], guilty)
+        extraction = extract(self.sources[index], self.unit.kernel, self.known, self.other_kernels, gone)
+        return replace(
+            self,
+            extractions=_with(self.extractions, index, extraction),
+            dropped=_with(self.dropped, index, gone),
+        )
 
 
 def prepare(unit: Unit, files: Files) -> DeviceSource:
@@ -109,6 +118,11 @@ _Item = TypeVar("_Item")
 
 def _with(items: tuple[_Item, ...], index: int, item: _Item) -> tuple[_Item, ...]:
     return (*items[:index], item, *items[index + 1 :])
+
+
+def _line(source: SourceFile, line: int) -> str:
+    lines = source.text.splitlines()
+    return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
 def _innermost(source: SourceFile, suspects: tuple[Span, ...], line: int) -> Span | None:

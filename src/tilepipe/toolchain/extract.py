@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 
 import tree_sitter
 
@@ -21,7 +23,7 @@ _DEVICE = frozenset({b"__device__", b"__global__", b"__constant__", b"__managed_
 _KERNEL = frozenset({b"__global__"})
 _COMPILE_TIME = frozenset({b"constexpr", b"consteval", b"constinit"})
 # A word in capitals in front of a function may be somebody's macro for `__device__`.
-_MACRO_LIKE = re.compile(rb"[A-Z][A-Z0-9_]*\Z")
+_MACRO_LIKE = re.compile(rb"[A-Z][A-Z0-9_]*(?![\w])")
 # What no device code can say: types and streams of the host's library, calls of the runtime's API, launches.
 _HOST_ONLY = re.compile(
     rb"\bstd\s*::\s*(?:vector|string|map|set|unordered_\w+|list|deque|queue|stack|[io]?f?stream|[io]?stringstream"
@@ -29,9 +31,12 @@ _HOST_ONLY = re.compile(
     rb"|\w*_distribution|runtime_error|exception|to_string|filesystem)\b"
     rb"|\bcuda[A-Z]\w*\s*\(|<<<|\bstd\s*::\s*\w*printf\b"
 )
+_NOTHING_DECLARED = re.compile(rb"[ \t]*\r?\n\s*(?=[A-Za-z_#/]|\Z)|[ \t]*\Z")
 _DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)([\s\S]*)")
 # Directives that stay where the code around them goes: they decide what the rest of the file says.
 _STRUCTURAL = re.compile(rb"[ \t]*#[ \t]*(?:define|undef|if|ifdef|ifndef|elif|else|endif)\b")
+
+_REMEMBERED = 128  # files: candidates of one file differ, the headers they include do not
 
 _GROUPS = frozenset(
     {
@@ -68,14 +73,12 @@ def macros(sources: list[SourceFile]) -> Macros:
     """The qualifier macros of a file and its headers."""
     bodies: dict[bytes, set[bytes]] = {}
     for source in sources:
-        data = source.data
-        for lexeme in lexemes(data):
-            match = _DEFINE.match(data, lexeme.start, lexeme.end) if lexeme.kind == "directive" else None
-            if match:
-                bodies.setdefault(match.group(1), set()).update(_words(match.group(2)))
+        for name, words in _definitions(source):
+            bodies.setdefault(name, set()).update(words)
     return Macros(_closure(bodies, _DEVICE), _closure(bodies, _KERNEL))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def defines_kernel(source: SourceFile, kernel: str, known: Macros) -> bool:
     """Whether a function of this name with `__global__` stands in the file as such, not through a macro."""
     return any(
@@ -85,6 +88,7 @@ def defines_kernel(source: SourceFile, kernel: str, known: Macros) -> bool:
     )
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def kernel_scope(source: SourceFile, kernel: str) -> tuple[str, ...]:
     """The named namespaces around the kernel's definition, outermost first; () where it is not found."""
     for item in _items(_root(source.data)):
@@ -93,6 +97,7 @@ def kernel_scope(source: SourceFile, kernel: str) -> tuple[str, ...]:
     return ()
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def extract(
     source: SourceFile, kernel: str, known: Macros, other_kernels: bool, also: tuple[Span, ...] = ()
 ) -> Extraction:
@@ -102,12 +107,21 @@ def extract(
     which they are). `also`: suspects of an earlier extraction to blank as well.
     """
     sorter = _Sorter(source.data, kernel, known, other_kernels)
-    sorter.visit(_root(source.data))
+    sorter.sort()
     data = source.data
     for gone in [*sorter.host, *also]:
         data = data[: gone.start] + _blank_code(data[gone.start : gone.end]) + data[gone.end :]
     suspects = tuple(one for one in sorter.suspects if one not in also)
     return Extraction(data.decode(), suspects)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _definitions(source: SourceFile) -> tuple[tuple[bytes, frozenset[bytes]], ...]:
+    """The macros of one file, each with the words of its body."""
+    data = source.data
+    directives = (lexeme for lexeme in lexemes(data) if lexeme.kind == "directive")
+    found = (_DEFINE.match(data, lexeme.start, lexeme.end) for lexeme in directives)
+    return tuple((match.group(1), frozenset(_words(match.group(2)))) for match in found if match)
 
 
 @dataclass
@@ -121,13 +135,20 @@ class _Sorter:
     host: list[Span] = field(default_factory=list)
     suspects: list[Span] = field(default_factory=list)
 
-    def visit(self, node: tree_sitter.Node) -> None:
-        for item in _items(node):
+    def sort(self) -> None:
+        """Sort every item at the top level, and macros that stand alone there."""
+        items = list(_items(_root(self.data)))
+        for item in items:
             verdict = self._verdict(item)
             if verdict == "host":
                 self.host.append(_statement(self.data, item))
             elif verdict == "suspect":
                 self._suspect(item)
+        for call in _lone_macros(self.data):
+            name = _MACRO_LIKE.match(self.data, call.start)
+            inside = any(item.start_byte <= call.start < item.end_byte for item in items)
+            if not inside and name is not None and name.group() not in self.known.device:
+                self.suspects.append(call)
 
     def _verdict(self, item: tree_sitter.Node) -> str:
         """ "keep", "host" or "suspect"."""
@@ -181,17 +202,22 @@ class _Sorter:
 
 
 def _root(data: bytes) -> tree_sitter.Node:
-    """The tree without calls of macros that stand alone on a line: `MAKE_KERNEL(float)` is no declaration."""
-    listed = list(lexemes(data))
-    for index, lexeme in enumerate(listed[:-1]):
-        name = data[lexeme.start : lexeme.end]
-        if lexeme.kind != "word" or not _MACRO_LIKE.match(name) or data[listed[index + 1].start] != ord("("):
-            continue
-        end = closing(data, listed[index + 1].start)
-        following = re.compile(rb"[ \t]*\r?\n\s*(?=[A-Za-z_#]|\Z)").match(data, end) if end else None
-        if following:
-            data = data[: lexeme.start] + blank(data[lexeme.start : end]) + data[end:]
+    """The tree without macros that stand alone on a line: `MAKE_KERNEL(float)` is no declaration."""
+    for call in _lone_macros(data):
+        data = data[: call.start] + blank(data[call.start : call.end]) + data[call.end :]
     return parse_tree(data.decode()).root_node
+
+
+def _lone_macros(data: bytes) -> Iterator[Span]:
+    """Calls of what is named like a macro, with nothing after them on their line that could be declared."""
+    listed = list(lexemes(data))
+    for lexeme, following in pairwise(listed):
+        is_call = lexeme.kind == "word" and data[following.start : following.end] == b"("
+        if not is_call or not _MACRO_LIKE.match(data, lexeme.start, lexeme.end):
+            continue
+        end = closing(data, following.start)
+        if end is not None and _NOTHING_DECLARED.match(data, end):
+            yield Span(lexeme.start, end)
 
 
 def _items(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:

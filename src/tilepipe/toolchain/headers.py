@@ -15,6 +15,10 @@ from pathlib import Path
 SHIMS = Path(__file__).parent / "shims"
 
 
+# Wheels and distributions split the headers; mma.h, for one, needs those of the separate `crt` package.
+_NEEDED = ("cuda_runtime.h", "cuda_fp16.h", "mma.h", "crt/mma.h")
+
+
 @dataclass(frozen=True)
 class CudaHeaders:
     """Include directories, in order, and a string that changes whenever their content does."""
@@ -27,7 +31,7 @@ class CudaHeaders:
 def find_headers(library: str | None) -> CudaHeaders | None:
     """The headers to use with the NVRTC at path `library` (None where unknown); None where there are none."""
     for include in _candidates(library):
-        if (include / "cuda_runtime.h").is_file() and (include / "cuda_fp16.h").is_file():
+        if all((include / header).is_file() for header in _NEEDED):
             cccl = include / "cccl"
             if not cccl.is_dir():
                 cccl = _cccl_wheel() or cccl

@@ -53,6 +53,12 @@ def parse_errors(log: str) -> tuple[CompilerError, ...]:
     return tuple(errors)
 
 
+def missing_include(message: str) -> str | None:
+    """The header that an error message says cannot be found; None where it says something else."""
+    match = _MISSING_INCLUDE.search(message)
+    return match["a"] or match["b"] if match else None
+
+
 def compile_refusal(log: str, sources: Iterable[SourceFile], compiler: str) -> Refusal:
     """A failed compilation as TP200 (errors in the source), TP201 (an include) or TP206 (the assembler).
 
@@ -84,9 +90,8 @@ def _column(following: list[str]) -> int:
 
 def _diagnostic(found: CompilerError, sources: dict[str, SourceFile]) -> Diagnostic:
     place = _place(found, sources.get(found.file))
-    missing = _MISSING_INCLUDE.search(found.message)
-    if missing:
-        header = missing["a"] or missing["b"]
+    header = missing_include(found.message)
+    if header is not None:
         return Diagnostic(
             "TP201",
             "error",
