@@ -36,7 +36,8 @@ class Expectation:
 
     `asynchronous`: the copies are cp.async (else they pass through registers; a mixed form has both).
     `barriers`: block barriers that a tile of the emitted loop passes, those of the author's compute included,
-    `barriers_original` the same of the original, `author_barriers` how many of them stand inside compute.
+    `barriers_original` the same of the original, `author_barriers` how many of them stand inside compute; in
+    all of them, barriers in inner loops do not count.
     `fallback`: the author's loop stands beside the pipelined one, behind a dispatch. `math_per_tile` and
     `math_per_tile_original` are counts per thread and tile from the emulator, where there are any; they
     replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
@@ -137,18 +138,32 @@ def _main_loop(graph: Graph, expected: Expectation) -> tuple[LoopFacts | None, l
         if not candidates:
             message = "the main loop holds no asynchronous copy (LDGSTS)"
             return None, [_Finding(NO_ASYNC, "failed", message)]
-    judged = [_judge(graph, loop, expected) for loop in candidates]
-    judged.sort(key=lambda pair: -min((load.window for load in pair[0].loads), default=0))
+    return _deciding([_judge(graph, loop, expected) for loop in candidates], graph, expected)
+
+
+def _deciding(
+    judged: list[tuple[LoopFacts, list[_Finding]]], graph: Graph, expected: Expectation
+) -> tuple[LoopFacts, list[_Finding]]:
+    """The loop whose verdict counts.
+
+    Several are copies of one that the compiler made (the tile loop unrolled, and its remainder): the one with
+    the most tiles per iteration decides. Or the author's loop was kept as a fallback: one has to pass.
+    """
     passed = [pair for pair in judged if not pair[1]]
-    if len(passed) == len(judged) or (passed and expected.fallback):
-        return passed[0]
-    if passed:
-        where = ", ".join(f"0x{_address(graph, facts.loop):04x}" for facts, _ in judged)
-        message = (
-            f"{len(judged)} loops ({where}) could be the main loop, and only {len(passed)} of them overlap"
-        )
-        return passed[0][0], [_Finding(AMBIGUOUS, "unknown", message)]
-    return judged[0]
+    if expected.fallback and passed:
+        return max(passed, key=lambda pair: _least_window(pair[0]))
+    tiles = [facts.tiles or 0 for facts, _ in judged]
+    widest = [pair for pair in judged if pair[0].tiles == max(tiles)]
+    copies = _agreed(facts.math_per_tile for facts, _ in judged) is not None
+    if (len(widest) == 1 and copies) or len(passed) in (0, len(judged)):
+        return max(widest or judged, key=lambda pair: _least_window(pair[0]))
+    where = ", ".join(f"0x{_address(graph, facts.loop):04x}" for facts, _ in judged)
+    message = f"{len(judged)} loops ({where}) could be the main loop, only {len(passed)} of them overlap"
+    return passed[0][0], [_Finding(AMBIGUOUS, "unknown", message)]
+
+
+def _least_window(facts: LoopFacts) -> int:
+    return min((load.window for load in facts.loads), default=0)
 
 
 def _judge(graph: Graph, loop: Loop, expected: Expectation) -> tuple[LoopFacts, list[_Finding]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilepipe.evidence.sass.decode import Function, Instruction
 
 _ENDS = frozenset(("EXIT", "RET", "KILL"))
+_CALL_SETUP = 24  # instructions before a call among which its return address is set
 _JUMPS = frozenset(("BRA", "BRX", "JMP", "JMX"))
 
 
@@ -107,17 +108,26 @@ def _blocks(code: tuple[Instruction, ...]) -> tuple[Block, ...]:
 def _next(code: tuple[Instruction, ...], at: Mapping[int, int], index: int) -> list[int]:
     """Where control goes after an instruction, as indices: the next one and the branch targets.
 
-    BSSY only names the place where its BSYNC reconverges, which is the instruction behind that BSYNC; CALL
-    comes back. Neither ends a block.
+    BSSY only names the place where its BSYNC reconverges, which is the instruction behind that BSYNC. A CALL
+    comes back, except where the compiler uses it as a long jump.
     """
     instruction = code[index]
     if instruction.opcode in _ENDS:
         return [index + 1] if _conditional(instruction) else []
-    if instruction.opcode in _JUMPS or (instruction.opcode == "WARPSYNC" and instruction.targets):
+    jumps = instruction.opcode in _JUMPS or (instruction.opcode == "CALL" and not _returns(code, index))
+    if jumps or (instruction.opcode == "WARPSYNC" and instruction.targets):
         targets = [at[target] for target in instruction.targets if target in at]
         falls_through = instruction.opcode == "WARPSYNC" or _conditional(instruction)
         return list(dict.fromkeys([index + 1, *targets] if falls_through else targets))
     return [index + 1]
+
+
+def _returns(code: tuple[Instruction, ...], index: int) -> bool:
+    """Whether the return address of a call, that of the instruction behind it, is put into a register shortly
+    before; a call out of the function returns too."""
+    call = code[index]
+    behind = f"{call.address + 16:#x}"
+    return not call.targets or any(behind in i.operands for i in code[max(0, index - _CALL_SETUP) : index])
 
 
 def _conditional(instruction: Instruction) -> bool:

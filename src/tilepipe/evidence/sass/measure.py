@@ -10,7 +10,7 @@ from tilepipe.evidence.sass.decode import Instruction
 from tilepipe.evidence.sass.flow import SHARED_LOADS, find_math, reaches_shared_store
 from tilepipe.evidence.sass.registers import access_bytes
 from tilepipe.evidence.sass.scoreboard import Wait, wait_for
-from tilepipe.evidence.sass.trace import Trace, trace_through
+from tilepipe.evidence.sass.trace import Step, Trace, trace_through
 from tilepipe.evidence.sass.trips import trip_count
 
 # The share of a tile's work that must stand between a load and its wait. ptxas leaves asynchronous copies
@@ -85,27 +85,34 @@ def main_loops(graph: Graph) -> list[Loop]:
 
 
 def measure(graph: Graph, loop: Loop, barriers_per_tile: int, assumed_trips: int = 1) -> LoopFacts:
-    """Facts of a main loop in which every tile passes `barriers_per_tile` block barriers.
+    """Facts of a main loop in which every tile passes `barriers_per_tile` block barriers outside inner loops.
 
     Inner loops without a constant trip count are taken to run `assumed_trips` times.
     """
     trips = {h: trip_count(graph, inner) for h, inner in graph.loops.items() if inner.blocks < loop.blocks}
     trace = trace_through(graph, loop, trips, assumed=assumed_trips)
     math = find_math(trace)
-    barriers = [k for k, step in enumerate(trace.steps) if step.instruction.is_barrier]
-    passed = sum(trace.weight(k) for k in barriers)
-    tiles = passed // barriers_per_tile if passed and passed % barriers_per_tile == 0 else None
-    certain = trace.is_certain([*barriers, *(k for k, mark in enumerate(math.all) if mark)])
+    barriers = sum(_is_tile_barrier(step) for step in trace.steps)
+    tiles = barriers // barriers_per_tile if barriers and barriers % barriers_per_tile == 0 else None
+    groups = sum(step.instruction.opcode == "LDGDEPBAR" for step in trace.steps)
+    if groups and groups != tiles:  # a tile closes one group
+        tiles = None
+    certain = trace.is_certain(k for k, mark in enumerate(math.all) if mark)
     return LoopFacts(
         loop=loop,
         trace=trace,
         tiles=tiles,
         math=_total(trace, math.all),
         counted=math.counted,
-        barriers=passed,
+        barriers=barriers,
         certain=certain,
         loads=_loads(graph, loop, trips, tiles or 1, assumed_trips),
     )
+
+
+def _is_tile_barrier(step: Step) -> bool:
+    """A block barrier of the tile loop itself: one in an inner loop is the author's, within compute."""
+    return step.instruction.is_barrier and not step.inner
 
 
 def _total(trace: Trace, marks: list[int]) -> int:
@@ -142,15 +149,15 @@ def _load(trace: Trace, marks: list[int], issue: int, tile_work: float) -> LoadF
     needed = tile_work * (_COPY_SHARE if instruction.opcode == "LDGSTS" else _LOAD_SHARE)
     if wait is not None:
         for place, turn in scope.cycle(wait.issue, wait.round + 1):
-            step = scope.steps[place].instruction
+            step = scope.steps[place]
             if (place, turn) == (wait.step, wait.round):
                 break
             weight = scope.weight(place, wait.issue if turn == 0 else None)
-            if step.is_barrier:
-                crossed += weight
-                before += weight if window < needed else 0
+            if _is_tile_barrier(step):
+                crossed += 1
+                before += window < needed
             window += scoped_marks[place] * weight
-            cycles += step.control.stall * weight
+            cycles += step.instruction.control.stall * weight
     return LoadFacts(
         instruction=instruction,
         asynchronous=instruction.opcode == "LDGSTS",

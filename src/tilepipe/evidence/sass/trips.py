@@ -71,7 +71,7 @@ def _stay_condition(graph: Graph, loop: Loop, leaving: int) -> tuple[str, bool] 
     """The predicate of the exit's branch and the value with which the loop goes on."""
     branch = graph.code(leaving)[-1]
     named = branch.guard or (branch.operands[0] if len(branch.operands) > 1 else "")
-    if branch.opcode != "BRA" or not re.fullmatch(r"!?U?P\d+", named) or not branch.targets:
+    if branch.opcode not in ("BRA", "CALL") or not re.fullmatch(r"!?U?P\d+", named) or not branch.targets:
         return None
     if branch.guard and len(branch.operands) > 1:
         return None
