@@ -118,6 +118,15 @@ def test_a_load_that_feeds_the_tile_and_stalls_is_found_beside_others_that_overl
     text = shapes("sm_90")
     sass = audit(text, text, "sm_90", (name, "tensor_original"), ring(2))
     assert (sass.status, sass.codes) == ("failed", ("TP420",)), sass.reasons
+    copies_only = audit(text, text, "sm_90", (name, "tensor_original"), ring(2, registers=False))
+    assert (copies_only.status, copies_only.loads, copies_only.copy_bytes) == ("passed", 2, (16,))
+
+
+def test_a_finding_names_its_first_load_and_counts_the_others() -> None:
+    text = shapes("sm_90")
+    sass = audit(text, text, "sm_90", ("bytes_original", "bytes_original"), PREFETCH)
+    (reason,) = sass.reasons
+    assert f"(and {sass.loads - 1} more loads)" in reason
 
 
 @pytest.mark.parametrize("arch", EVERY_ARCH)

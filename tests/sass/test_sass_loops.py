@@ -84,6 +84,27 @@ def test_a_loop_with_two_entries_is_irreducible() -> None:
     assert graph.irreducible
 
 
+def test_a_call_is_a_jump_unless_its_return_address_is_set() -> None:
+    jump = build_graph(assemble(".L_0:", "NOP", "@P0 CALL.REL.NOINC `(.L_1)", "BRA `(.L_0)", ".L_1:", "EXIT"))
+    assert len(jump.loops) == 1
+    assert [len(block.successors) for block in jump.blocks] == [2, 1, 0]
+    call = build_graph(
+        assemble(
+            ".L_0:",
+            "MOV R20, 0x20",
+            "CALL.REL.NOINC `(.L_1)",
+            "@P0 BRA `(.L_0)",
+            "EXIT",
+            ".L_1:",
+            "RET.REL.NODEC R20 `(.L_0)",
+        )
+    )
+    (loop,) = call.loops.values()
+    assert [i.opcode for i in call.code(loop.header)] == ["MOV", "CALL", "BRA"]
+    away = build_graph(assemble(".L_0:", "CALL.ABS.NOINC R2", "@P0 BRA `(.L_0)", "EXIT"))
+    assert len(away.loops) == 1
+
+
 # ---- trip counts ----
 
 
@@ -294,6 +315,13 @@ def test_an_unrolled_ring_counts_its_tiles_by_barriers() -> None:
     assert (facts.tiles, facts.math_per_tile) == (3, 2)
     assert [load.window for load in facts.loads] == [2, 2, 2]
     assert measure(graph, loop, barriers_per_tile=2).tiles is None
+
+
+def test_barriers_that_the_loads_contradict_do_not_count_tiles() -> None:
+    barrier = "BAR.SYNC.DEFER_BLOCKING 0x0"
+    graph, loop = looped(*RING, barrier, barrier)  # two more, unrolled from the author's compute
+    assert measure(graph, loop, barriers_per_tile=1).tiles is None
+    assert measure(graph, loop, barriers_per_tile=3).tiles == 1
 
 
 @pytest.mark.parametrize("missing", ["BAR", "LDGSTS", "LDS R6"])

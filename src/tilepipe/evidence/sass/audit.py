@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilepipe.diagnostics import Diagnostic
@@ -34,8 +34,9 @@ _LOCAL = frozenset(("STL", "LDL"))
 class Expectation:
     """What the rewriter knows about the loop that it emitted.
 
-    `asynchronous`: the copies are cp.async (else they pass through registers; a mixed form has both).
-    `barriers`: block barriers that a tile of the emitted loop passes, those of the author's compute included,
+    `asynchronous`: there are cp.async copies. `registers`: loads through registers belong to the pipeline too;
+    with False they are the author's (say, a gather within compute) and only the copies are judged.
+    `barriers`: block barriers that a tile of the emitted loop passes, the author's within compute included,
     `barriers_original` the same of the original, `author_barriers` how many of them stand inside compute; in
     all of them, barriers in inner loops do not count.
     `fallback`: the author's loop stands beside the pipelined one, behind a dispatch. `math_per_tile` and
@@ -52,6 +53,7 @@ class Expectation:
     math_per_tile: float | None = None
     math_per_tile_original: float | None = None
     stages: int | None = None
+    registers: bool = True
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def audit(
     math_before = expectation.math_per_tile_original or _agreed(loop.math_per_tile for loop in before)
     findings += _math(math, math_before, expectation)
     findings += _added_code(pipelined, original)
-    loads = facts.loads if facts else ()
+    loads = _judged_loads(facts, expectation) if facts else ()
     return Sass(
         status=_status(findings),
         arch=arch,
@@ -188,12 +190,22 @@ def _judge_loads(facts: LoopFacts, expected: Expectation) -> list[_Finding]:
         return [_Finding(NO_LOOP, "unknown", "no load of the main loop is seen to end in shared memory")]
     if not any(load.tile_work for load in facts.loads):
         return [_Finding(AMBIGUOUS, "unknown", "no math on data from shared memory is seen in the main loop")]
-    worst: dict[str, _Finding] = {}  # one finding a kind, for the first load that has it
     mbarrier = any(step.instruction.opcode in _MBARRIER for step in facts.trace.steps)
-    for load in facts.loads:
+    found: dict[str, list[_Finding]] = {}
+    for load in _judged_loads(facts, expected):
         for finding in _judge_load(load, expected, mbarrier):
-            worst.setdefault(finding.code, finding)
-    return list(worst.values())
+            found.setdefault(finding.code, []).append(finding)
+    return [_gathered(findings) for findings in found.values()]
+
+
+def _judged_loads(facts: LoopFacts, expected: Expectation) -> tuple[LoadFacts, ...]:
+    return tuple(load for load in facts.loads if load.asynchronous or expected.registers)
+
+
+def _gathered(findings: list[_Finding]) -> _Finding:
+    """One finding for all loads that have it: the first, and how many more."""
+    first, more = findings[0], len(findings) - 1
+    return replace(first, message=f"{first.message} (and {more} more loads)") if more else first
 
 
 def _judge_load(load: LoadFacts, expected: Expectation, mbarrier: bool) -> list[_Finding]:
@@ -201,13 +213,8 @@ def _judge_load(load: LoadFacts, expected: Expectation, mbarrier: bool) -> list[
     if load.wait is None:
         if load.asynchronous and not mbarrier:
             return [_Finding(NOT_WAITED, "failed", f"{name} is not waited for by any DEPBAR of the loop")]
-        return [
-            _Finding(
-                NOT_WAITED,
-                "unknown",
-                f"no wait for {name} is seen" + " (it may end on an mbarrier)" * mbarrier,
-            )
-        ]
+        where = ", it may end on an mbarrier" if mbarrier else ""
+        return [_Finding(NOT_WAITED, "unknown", f"no wait for {name} is seen{where}")]
     found = []
     if load.window < load.needed:
         message = (

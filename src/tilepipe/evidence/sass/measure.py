@@ -18,6 +18,7 @@ from tilepipe.evidence.sass.trips import trip_count
 # time: 37–45 % of the tile are left in right kernels on every architecture, 0–5 % where nothing overlaps.
 _COPY_SHARE = 0.5
 _LOAD_SHARE = 0.25
+_GLOBAL_LOADS = frozenset({"LDG", "LD", "LDGSTS"})
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,7 @@ def measure(graph: Graph, loop: Loop, barriers_per_tile: int, assumed_trips: int
     trace = trace_through(graph, loop, trips, assumed=assumed_trips)
     math = find_math(trace)
     barriers = sum(_is_tile_barrier(step) for step in trace.steps)
-    tiles = barriers // barriers_per_tile if barriers and barriers % barriers_per_tile == 0 else None
-    groups = sum(step.instruction.opcode == "LDGDEPBAR" for step in trace.steps)
-    if groups and groups != tiles:  # a tile closes one group
-        tiles = None
+    tiles = _tiles(trace, barriers, barriers_per_tile)
     certain = trace.is_certain(k for k, mark in enumerate(math.all) if mark)
     return LoopFacts(
         loop=loop,
@@ -108,6 +106,16 @@ def measure(graph: Graph, loop: Loop, barriers_per_tile: int, assumed_trips: int
         certain=certain,
         loads=_loads(graph, loop, trips, tiles or 1, assumed_trips),
     )
+
+
+def _tiles(trace: Trace, barriers: int, barriers_per_tile: int) -> int | None:
+    """Tiles per iteration by the barriers, if the loads do not speak against it: a tile has a load at least,
+    and closes one group of copies."""
+    tiles, rest = divmod(barriers, barriers_per_tile)
+    opcodes = [step.instruction.opcode for step in trace.steps]
+    groups, loads = opcodes.count("LDGDEPBAR"), sum(opcode in _GLOBAL_LOADS for opcode in opcodes)
+    fits = not rest and 0 < tiles <= loads and groups in (0, tiles)
+    return tiles if fits else None
 
 
 def _is_tile_barrier(step: Step) -> bool:
@@ -125,7 +133,7 @@ def _loads(
     """The asynchronous copies, and the loads whose values go to shared memory, each on a trace through it."""
     found = []
     for block in sorted(loop.blocks):
-        wanted = [i for i in graph.code(block) if i.opcode in ("LDG", "LD", "LDGSTS") and not i.never_runs]
+        wanted = [i for i in graph.code(block) if i.opcode in _GLOBAL_LOADS and not i.never_runs]
         if not wanted:
             continue
         trace = trace_through(graph, loop, trips, block, assumed)
