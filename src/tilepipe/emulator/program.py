@@ -115,6 +115,8 @@ class Program:
         if len(arguments) != len(self.function.parameters):
             expected = len(self.function.parameters)
             return error("TP302", f"{len(arguments)} arguments for {expected} kernel parameters")
+        if not all(a.memory.flags.c_contiguous for a in arguments if isinstance(a, Buffer)):
+            return error("TP302", "an array argument that is not C-contiguous")
         staged = [_device_copy(a) if isinstance(a, Buffer) else a for a in arguments]
         packed = self._pack(staged)
         if isinstance(packed, Refusal):

@@ -111,6 +111,7 @@ uint8_t *tp_shared_atomic(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
       suspect_write(t, i, 1, site);
     else if (b->reads[i] >= b->base)
       suspect_write(t, i, 1, site);
+    if (w == t->key) continue;  // its own plain write of this interval still races with the others' atomics
     b->writes[i] = atomic;
     b->write_sites[i] = (uint16_t)site;
   }

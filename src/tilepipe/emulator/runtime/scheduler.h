@@ -152,14 +152,13 @@ static int resolve_barriers(Block *b) {
   int progress = 0;
   for (uint32_t id = 0; id < BARRIERS; id++) {
     if (!waiting[id]) continue;
-    uint32_t whole = waiting[id] == b->live;
-    if (expected[id] ? waiting[id] + b->arrived[id] < expected[id] : !whole) continue;
+    if (expected[id] ? waiting[id] + b->arrived[id] < expected[id] : waiting[id] != b->live) continue;
     if (!expected[id] && b->live != b->thread_count) {
       uint32_t gone = 0;
       while (b->threads[gone].status != DONE) gone++;
       report(some[id], DIVERGENT_BARRIER, gone, site[id], 0, id);
     }
-    release_barrier(b, id, waiting[id], whole);
+    release_barrier(b, id, waiting[id], waiting[id] == b->thread_count);
     progress = 1;
   }
   return progress;
@@ -186,9 +185,6 @@ static void reset_block(Block *b) {
     __builtin_memset(b->writes, 0, 4ull * b->shared_bytes);
     __builtin_memset(b->reads, 0, 4ull * b->shared_bytes);
   }
-  b->base = 0;
-  next_epoch(b);
-  b->interval = 0;
   b->fatal = 0;
   b->live = b->thread_count;
   __builtin_memset(b->arrived, 0, sizeof b->arrived);
@@ -204,6 +200,9 @@ static void reset_block(Block *b) {
     t->status = RUNNABLE;
     t->head = t->tail = t->committed = 0;
   }
+  b->base = 0;
+  next_epoch(b);
+  b->interval = 0;
   __builtin_memset(b->threads[0].local, 0xff, b->local_bytes * b->thread_count);
 }
 
