@@ -32,14 +32,22 @@ def describe(report: RunReport) -> list[str]:
     if evidence.correctness is not None:
         c = evidence.correctness
         equal = sum(bool(s.bitwise) for s in c.sizes.values())
-        lines.append(f"   correctness {c.status}: bitwise equal at {equal} of {len(c.sizes)} size sets {c.reason}")
+        lines.append(
+            f"   correctness {c.status}: bitwise equal at {equal} of {len(c.sizes)} size sets {c.reason}"
+        )
     if evidence.races is not None:
-        lines.append(f"   races {evidence.races.status}: {len(evidence.races.findings)} findings {evidence.races.reason}")
+        lines.append(
+            f"   races {evidence.races.status}: {len(evidence.races.findings)} findings {evidence.races.reason}"
+        )
     if evidence.sass is not None:
-        lines.append(f"   SASS {evidence.sass.status} {evidence.sass.arch}: {'; '.join(evidence.sass.reasons)}")
+        lines.append(
+            f"   SASS {evidence.sass.status} {evidence.sass.arch}: {'; '.join(evidence.sass.reasons)}"
+        )
     if bench is not None and bench.original is not None:
         o = bench.original
-        lines.append(f"   {'original':24s} {o.median_ms:9.4f} ms ±{o.spread:.1%} {o.rate or 0:12.1f} {bench.unit}")
+        lines.append(
+            f"   {'original':24s} {o.median_ms:9.4f} ms ±{o.spread:.1%} {o.rate or 0:12.1f} {bench.unit}"
+        )
         for key, t in sorted(bench.candidates.items(), key=lambda pair: pair[1].median_ms):
             row = report.candidate(key)
             registers = row.registers if row is not None else None
@@ -62,7 +70,9 @@ def main() -> int:
     results = []
     for path in wanted.files:
         begun = time.perf_counter()
-        jobs = steps.open_jobs(str(path), Options(device="auto", kernel=wanted.kernel, allow_launch_change=True))
+        jobs = steps.open_jobs(
+            str(path), Options(device="auto", kernel=wanted.kernel, allow_launch_change=True)
+        )
         if isinstance(jobs, Refusal):
             print(path, jobs.diagnostics[0].message)
             continue
@@ -71,7 +81,9 @@ def main() -> int:
             if isinstance(done, Refusal):
                 print(path, done.diagnostics[0].message)
                 continue
-            print("\n".join(describe(done)), f"   [{time.perf_counter() - begun:.1f} s]", sep="\n", flush=True)
+            print(
+                "\n".join(describe(done)), f"   [{time.perf_counter() - begun:.1f} s]", sep="\n", flush=True
+            )
             results.append(to_json(done))
     if wanted.out is not None:
         (wanted.out / "examples.json").write_text(json.dumps(results, indent=1))

@@ -8,9 +8,11 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
 from tilepipe.evidence.sass import Expectation, audit
 from tilepipe.evidence.types import Correctness, Races, Sass
+from tilepipe.gpu import occupancy
 from tilepipe.job import Job
-from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.model import KernelModel, launch_bound_span
 from tilepipe.launch import Device
+from tilepipe.plan.candidates import base_id, capped
 from tilepipe.plan.types import Candidate
 from tilepipe.problem import Sizes, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
@@ -41,6 +43,50 @@ def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built
     return cubin if isinstance(cubin, Refusal) else Built(candidate, made, cubin)
 
 
+def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[Built] | Refusal:
+    """The candidate, and with it the one that keeps the original's resident blocks where staging lost some.
+
+    One register too many can cost a block and with it the whole gain, so a cap is tried then. The capped kernel
+    comes first unless it spills; timing decides where there is a GPU.
+    """
+    asked = base_id(job.options.candidate or "")[1]
+    if asked:
+        made = build_candidate(job, model, capped(candidate, asked))
+        return made if isinstance(made, Refusal) else [made]
+    plain = build_candidate(job, model, candidate)
+    if isinstance(plain, Refusal):
+        return plain
+    before, after = _resident(job, job.original, None), _resident(job, plain.cubin, candidate)
+    if after >= before or launch_bound_span(job.file, job.kernel) is None or job.options.candidate:
+        return [plain]
+    fewer = build_candidate(job, model, capped(candidate, before))
+    if isinstance(fewer, Refusal):
+        return [plain]
+    spills = fewer.cubin.spill_stores > plain.cubin.spill_stores
+    return [plain, fewer] if spills else [fewer, plain]
+
+
+def loses_residency(job: Job, built: Built) -> bool:
+    """Whether a candidate has fewer resident blocks than the original, or spills where that does not."""
+    original = job.original
+    spilled = 0 if isinstance(original, Refusal) else original.spill_stores
+    fewer = _resident(job, built.cubin, built.candidate) < _resident(job, original, None)
+    return fewer or built.cubin.spill_stores > spilled
+
+
+def _resident(job: Job, cubin: Compiled | Refusal, candidate: Candidate | None) -> int:
+    """Resident blocks per SM of a compiled kernel under the job's launch."""
+    if isinstance(cubin, Refusal):
+        return 0
+    plan = job.plan
+    shared = cubin.static_shared
+    if candidate is not None and candidate.needs_launch_change:
+        shared = candidate.shared_bytes
+    elif not isinstance(plan, Refusal):
+        shared = max(shared, plan.budget[0].shared_bytes if candidate is None else candidate.shared_bytes)
+    return occupancy(job.arch, job.threads, cubin.registers, shared).blocks
+
+
 def launches_compile(job: Job, built: Built) -> bool | None:
     """Whether a file with edited launches compiles with its host code; None where nothing can tell."""
     if not built.rewrite.edited_launches:
@@ -66,7 +112,10 @@ def verify_candidate(
         reason = "no problem file says how to launch the kernel; `tilepipe init` drafts one"
         return Correctness("unknown", reason=reason), Races("unknown", reason=reason)
     parameters = job.toolchain.parameter_types(job.unit())
-    loaded = [device.load(job.unit(), job.arch.name), device.load(job.unit(built.rewrite.text), job.arch.name)]
+    loaded = [
+        device.load(job.unit(), job.arch.name),
+        device.load(job.unit(built.rewrite.text), job.arch.name),
+    ]
     for answer in (parameters, *loaded):
         if isinstance(answer, Refusal):
             words = f"{answer.diagnostics[0].code} {answer.diagnostics[0].message}"
@@ -89,7 +138,13 @@ def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
         if isinstance(text, Refusal):
             return Sass("unknown", job.arch.name, reasons=(text.diagnostics[0].message,))
     after, before = (t for t in texts if isinstance(t, str))
-    return audit(after, before, job.arch.name, (built.cubin.symbol, original.symbol), expectation(model, built.candidate))
+    return audit(
+        after,
+        before,
+        job.arch.name,
+        (built.cubin.symbol, original.symbol),
+        expectation(model, built.candidate),
+    )
 
 
 def expectation(model: KernelModel, candidate: Candidate) -> Expectation:

@@ -77,16 +77,25 @@ class Job:
         if isinstance(wishes, Refusal):
             return wishes
         size = self.main_size
-        threads = self._product(self.problem.block if self.problem else (), size) or model.max_threads
         dynamic = evaluate(self.problem.shared, size) if self.problem is not None and size else 0
         have = Resources(
             original.registers,
             original.static_shared,
-            threads or DEFAULT_THREADS,
+            self.threads,
             dynamic,
             bool(find_launches(self.file, self.kernel)),
         )
         return make_plan(model, self.arch, have, self._work(model, size), wishes)
+
+    @cached_property
+    def threads(self) -> int:
+        """Threads per block: the problem file's, else the kernel's bound, else a guess."""
+        bound = None if isinstance(self.model, Refusal) else self.model.max_threads
+        return (
+            self._product(self.problem.block if self.problem else (), self.main_size)
+            or bound
+            or DEFAULT_THREADS
+        )
 
     @cached_property
     def main_size(self) -> Sizes:
@@ -131,7 +140,9 @@ def _replayed(path: str, kernel: str) -> str | Refusal:
         chosen = next(e["chosen"] for e in entries if e.get("kernel", {}).get("name") == kernel)
     except (OSError, ValueError, KeyError, StopIteration, AttributeError, TypeError) as problem:
         return error(
-            "TP143", f"{path} holds no plan for `{kernel}`: {problem}", help="give the --json output of an earlier run"
+            "TP143",
+            f"{path} holds no plan for `{kernel}`: {problem}",
+            help="give the --json output of an earlier run",
         )
     return str(chosen)
 
@@ -143,7 +154,9 @@ def open_jobs(path: str, options: Options) -> tuple[Job, ...] | Refusal:
         return source
     file = CudaFile(source)
     if not file.kernels:
-        return error("TP144", f"there is no `__global__` function in {path}", help="give a file with a CUDA kernel")
+        return error(
+            "TP144", f"there is no `__global__` function in {path}", help="give a file with a CUDA kernel"
+        )
     kernels = [k for k in file.kernels if options.kernel in (None, k.name)]
     if not kernels:
         names = ", ".join(k.name for k in file.kernels)
@@ -201,7 +214,9 @@ def _problem(path: str, options: Options) -> tuple[dict[str, KernelProblem], str
             unknown = [s for s in options.sizes if s not in problem.sizes]
             if unknown and name == options.kernel:
                 known = ", ".join(problem.sizes)
-                return error("TP148", f"`{name}` has no size set `{unknown[0]}`", help=f"its size sets are: {known}")
+                return error(
+                    "TP148", f"`{name}` has no size set `{unknown[0]}`", help=f"its size sets are: {known}"
+                )
             kept = {s: v for s, v in problem.sizes.items() if s in options.sizes}
             kernels[name] = replace(problem, sizes=kept or problem.sizes)
     if not options.use_reference:
@@ -214,5 +229,7 @@ def _device(toolchain: Toolchain, options: Options) -> Device | Refusal:
     if gpu is not None:
         return gpu
     if options.device == "cuda":
-        return error("TP149", "no CUDA GPU was found on this machine", help="use --device cpu, or leave --device out")
+        return error(
+            "TP149", "no CUDA GPU was found on this machine", help="use --device cpu, or leave --device out"
+        )
     return CpuDevice(toolchain)

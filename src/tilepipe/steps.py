@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from tilepipe.builds import (
     Built,
     audit_candidate,
     build_candidate,
+    build_variants,
     extra_tile_counts,
     launches_compile,
+    loses_residency,
     verify_candidate,
 )
 from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
@@ -37,13 +40,15 @@ from tilepipe.report import (
     with_checklist,
 )
 from tilepipe.rewrite import Rewrite
-from tilepipe.toolchain import Unit, select_toolchain
+from tilepipe.toolchain import select_toolchain
 
 __all__ = [
     "bench", "check", "draft", "open_job", "open_jobs", "pipeline_source", "rewrite", "run", "sass", "verify",
 ]  # fmt: skip
 
 Progress = Callable[[str], None]
+_NEAR = 0.95  # predictions closer than this to the best are not told apart
+_BUILT = 4  # candidates built where nothing can be timed
 DEFAULT_SHARED = 48 * 1024  # bytes of shared memory per block without raising the kernel's attribute
 
 
@@ -93,12 +98,16 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
     return Planned(job, model, plan, report)
 
 
-def _candidate_report(model: KernelModel, candidate: Candidate, built: Built | None = None) -> CandidateReport:
+def _candidate_report(
+    model: KernelModel, candidate: Candidate, built: Built | None = None
+) -> CandidateReport:
     direct = candidate.variant in ("cp_async", "mixed")
     widths = {b.name: b.copy_bytes for b in model.buffers if direct and b.copy_bytes is not None}
     if built is None:
         return CandidateReport(candidate, widths)
-    return CandidateReport(candidate, widths, built.cubin.registers, built.cubin.spill_stores + built.cubin.spill_loads)
+    return CandidateReport(
+        candidate, widths, built.cubin.registers, built.cubin.spill_stores + built.cubin.spill_loads
+    )
 
 
 def check(job: Job) -> RunReport | Refusal:
@@ -121,26 +130,30 @@ def _nothing_viable(planned: Planned) -> Refusal:
 # -- steps 3 and 4 -----------------------------------------------------------------------------------------------
 
 
-def restructure(planned: Planned, candidates: list[Candidate], progress: Progress) -> tuple[list[Built], RunReport]:
+def restructure(
+    planned: Planned, candidates: list[Candidate], progress: Progress
+) -> tuple[list[Built], RunReport]:
     """Steps 3 and 4: each candidate's new source with its buffers, copies and launches, compiled."""
     built: list[Built] = []
     report = planned.report
     for candidate in candidates:
         progress(f"building {candidate.id}")
-        made = build_candidate(planned.job, planned.model, candidate)
+        made = build_variants(planned.job, planned.model, candidate)
         if isinstance(made, Refusal):
-            status = "failed" if made.exit_code == 2 else "rejected"
-            failed = replace(candidate, status=status, reason=made.diagnostics[0].message)  # type: ignore[arg-type]
+            status: Literal["failed", "rejected"] = "failed" if made.exit_code == 2 else "rejected"
+            failed = replace(candidate, status=status, reason=made.diagnostics[0].message)
             report = _with_candidate(report, _candidate_report(planned.model, failed))
             continue
-        built.append(made)
-        report = _with_candidate(report, _candidate_report(planned.model, candidate, made))
+        built += made
+        for one in made:
+            report = _with_candidate(report, _candidate_report(planned.model, one.candidate, one))
     return built, report
 
 
 def _with_candidate(report: RunReport, changed: CandidateReport) -> RunReport:
     kept = tuple(changed if c.candidate.id == changed.candidate.id else c for c in report.candidates)
-    return replace(report, candidates=kept)
+    known = any(c.candidate.id == changed.candidate.id for c in report.candidates)
+    return replace(report, candidates=kept if known else (*kept, changed))
 
 
 def rewrite(job: Job) -> RunReport | Refusal:
@@ -148,15 +161,30 @@ def rewrite(job: Job) -> RunReport | Refusal:
     planned = preconditions_and_variant(job)
     if isinstance(planned, RunReport):
         return planned
-    report = planned.report
-    for candidate in planned.viable():
-        built, report = restructure(replace(planned, report=report), [candidate], lambda _: None)
-        if built:
-            return _finished(replace(planned, report=report), built[0])
-    reasons = [c.candidate.reason or "" for c in report.candidates if c.candidate.id in planned.plan.order]
+    ranked, report = ranked_builds(planned, lambda _: None)
+    for built in ranked:
+        return _finished(replace(planned, report=report), built)
+    return refused_report(_nothing_built(planned, report), report)
+
+
+def ranked_builds(planned: Planned, progress: Progress) -> tuple[list[Built], RunReport]:
+    """Candidates in the order to try them where nothing can be timed: by the model, but what loses resident
+    blocks or spills comes after what is predicted nearly as well and does neither."""
+    viable = planned.viable()
+    best = viable[0].predicted_speedup or 0.0 if viable else 0.0
+    near = [c for c in viable if (c.predicted_speedup or 0.0) >= _NEAR * best][:_BUILT]
+    built, report = restructure(planned, near, progress)
+    built.sort(key=lambda b: loses_residency(planned.job, b))
+    if not built:
+        built, report = restructure(replace(planned, report=report), viable[len(near) :], progress)
+    return built, report
+
+
+def _nothing_built(planned: Planned, report: RunReport) -> Refusal:
     if not planned.plan.order:
-        return refused_report(_nothing_viable(planned), report)
-    return refused_report(error("TP152", "no candidate could be built: " + "; ".join(reasons[:3])), report)
+        return _nothing_viable(planned)
+    reasons = [c.candidate.reason or "" for c in report.candidates if c.candidate.id in planned.plan.order]
+    return error("TP152", "no candidate could be built: " + "; ".join(reasons[:3]))
 
 
 def _finished(planned: Planned, built: Built) -> RunReport:
@@ -213,16 +241,17 @@ class _Verified:
 
 def _run_on_cpu(planned: Planned, progress: Progress) -> RunReport:
     """Candidates in the model's order until one is right; a wrong one is a failure to report, never handed out."""
-    report = planned.report
-    for candidate in planned.viable():
-        built, report = restructure(replace(planned, report=report), [candidate], progress)
-        if not built:
-            continue
-        verified = _verify(planned.job, built[0], progress)
+    ranked, report = ranked_builds(planned, progress)
+    if not ranked:
+        return refused_report(_nothing_built(planned, report), report)
+    for built in ranked:
+        verified = _verify(planned.job, built, progress)
         if "failed" in (verified.correctness.status, verified.races.status):
             report = _with_wrong(report, planned.model, verified)
             if verified.races.original_findings:
-                return with_checklist(replace(report, outcome="failed", evidence=_evidence(verified, None, None)))
+                return with_checklist(
+                    replace(report, outcome="failed", evidence=_evidence(verified, None, None))
+                )
             continue
         timed = Benchmark("unknown", reason="no GPU on this machine: the choice is by the time model")
         return _conclude(replace(planned, report=report), verified, timed, progress)
@@ -231,7 +260,9 @@ def _run_on_cpu(planned: Planned, progress: Progress) -> RunReport:
 
 def _with_wrong(report: RunReport, model: KernelModel, verified: _Verified) -> RunReport:
     candidate = verified.built.candidate
-    why = verified.correctness.reason or "; ".join(f.message for f in verified.races.findings[:2]) or "differs"
+    why = (
+        verified.correctness.reason or "; ".join(f.message for f in verified.races.findings[:2]) or "differs"
+    )
     failed = replace(candidate, status="failed", reason=f"verification failed: {why}")
     text = f"candidate {candidate.id} is wrong and was discarded: {why}"
     report = _with_candidate(report, _candidate_report(model, failed, verified.built))
@@ -255,7 +286,9 @@ def _verify(job: Job, built: Built, progress: Progress) -> _Verified:
 def _run_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> RunReport:
     built, report = restructure(planned, planned.viable(), progress)
     right: list[Built] = []
-    small = {n: s for n, s in (planned.job.problem.sizes if planned.job.problem else {}).items() if n != "target"}
+    small = {
+        n: s for n, s in (planned.job.problem.sizes if planned.job.problem else {}).items() if n != "target"
+    }
     for one in built:
         progress(f"verifying {one.candidate.id}")
         correctness, races = verify_candidate(planned.job, device, one, small)
@@ -322,13 +355,12 @@ def sass(job: Job) -> RunReport | Refusal:
     planned = preconditions_and_variant(job)
     if isinstance(planned, RunReport):
         return planned
-    for candidate in planned.viable():
-        built, report = restructure(planned, [candidate], lambda _: None)
-        if built:
-            found = audit_candidate(job, planned.model, built[0])
-            done = replace(report, chosen=candidate.id, evidence=Evidence(sass=found))
-            return replace(done, outcome="failed" if found.status == "failed" else None)
-    return refused_report(_nothing_viable(planned), planned.report)
+    ranked, report = ranked_builds(planned, lambda _: None)
+    for built in ranked:
+        found = audit_candidate(job, planned.model, built)
+        done = replace(report, chosen=built.candidate.id, evidence=Evidence(sass=found))
+        return replace(done, outcome="failed" if found.status == "failed" else None)
+    return refused_report(_nothing_built(planned, report), report)
 
 
 def bench(job: Job, progress: Progress) -> RunReport | Refusal:
@@ -364,13 +396,17 @@ def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:
     if job.kernel.name not in {k.name for k in file.kernels}:
         return error("TP145", f"{changed} has no kernel `{job.kernel.name}`")
     if job.problem is None:
-        return error("TP156", "verify needs a problem file", help="`tilepipe init FILE.cu` drafts one; give it with -p")
+        return error(
+            "TP156", "verify needs a problem file", help="`tilepipe init FILE.cu` drafts one; give it with -p"
+        )
     cubin = job.toolchain.compile(job.unit(source.text, changed), job.arch.name, "cubin")
     if isinstance(cubin, Refusal):
         return cubin
-    built = Built(_Changed.candidate, Rewrite("changed", source.text, ()), cubin)  # type: ignore[misc]
+    built = Built(_Changed.candidate, Rewrite("changed", source.text, ()), cubin)
     if job.options.changed_problem is not None:
-        other = open_job(job.path, replace(job.options, problem=job.options.changed_problem, kernel=job.kernel.name))
+        other = open_job(
+            job.path, replace(job.options, problem=job.options.changed_problem, kernel=job.kernel.name)
+        )
         if isinstance(other, Refusal):
             return other
         built = _with_problem(built, other)
@@ -407,7 +443,9 @@ def draft(path: str, options: Options) -> str | Refusal:
     return draft_problem(drafts)
 
 
-def pipeline_source(source: str, kernel: str, arch: str = "sm_80", candidate: str | None = None) -> Rewrite | Refusal:
+def pipeline_source(
+    source: str, kernel: str, arch: str = "sm_80", candidate: str | None = None
+) -> Rewrite | Refusal:
     """Pipeline a kernel held as a Python string: the new source with what its launch must know.
 
     For CUDA source in Python (raw kernels, inline extensions). `kernel` is its name, `candidate` an id such as
@@ -436,8 +474,3 @@ def pipeline_source(source: str, kernel: str, arch: str = "sm_80", candidate: st
         if not isinstance(built, Refusal):
             return built.rewrite
     return _nothing_viable(planned)
-
-
-def unit_of(job: Job) -> Unit:
-    """The original as a compilation unit."""
-    return job.unit()

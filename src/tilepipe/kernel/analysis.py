@@ -25,9 +25,7 @@ Bases = frozenset[Symbol]
 NOTHING: Bases = frozenset()
 _DEPTH = 8  # calls inlined within calls before a callee counts as opaque
 _TYPES = frozenset(
-    "primitive_type type_identifier type_descriptor sized_type_specifier template_argument_list "
-    "namespace_identifier type_qualifier comment string_literal lambda_expression sizeof_expression "
-    "number_literal char_literal true false null gnu_asm_clobber_list alignof_expression field_identifier".split()
+    ["primitive_type", "type_identifier", "type_descriptor", "sized_type_specifier", "template_argument_list", "namespace_identifier", "type_qualifier", "comment", "string_literal", "lambda_expression", "sizeof_expression", "number_literal", "char_literal", "true", "false", "null", "gnu_asm_clobber_list", "alignof_expression", "field_identifier"]
 )
 
 
@@ -260,7 +258,9 @@ class Analyzer:
                 return NOTHING
         at = self.place(node)
         if at.memory:
-            self._out.reads += [Access(b, self.where(node)) for b in at.bases] or [Access(None, self.where(node))]
+            self._out.reads += [Access(b, self.where(node)) for b in at.bases] or [
+                Access(None, self.where(node))
+            ]
             return NOTHING
         self._out.uses |= {v for v in at.variables if v.kind != "shared"}
         return at.bases | self._pointees(at.variables)
@@ -279,7 +279,9 @@ class Analyzer:
         if kind == "identifier":
             return self._name_place(node)
         if kind == "parenthesized_expression" or kind == "cast_expression":
-            inner = node.child_by_field_name("value") or (node.named_children[0] if node.named_children else node)
+            inner = node.child_by_field_name("value") or (
+                node.named_children[0] if node.named_children else node
+            )
             return self.place(inner)
         if kind == "subscript_expression":
             return self._subscript_place(node)
@@ -417,7 +419,11 @@ class Analyzer:
     def callee(self, node: Node) -> str:
         """The unqualified name that a call expression calls."""
         function = node.child_by_field_name("function")
-        while function is not None and function.type not in ("identifier", "field_identifier", "primitive_type"):
+        while function is not None and function.type not in (
+            "identifier",
+            "field_identifier",
+            "primitive_type",
+        ):
             step = function.child_by_field_name("name") or function.child_by_field_name("field")
             if step is None:
                 break
@@ -617,7 +623,12 @@ class Analyzer:
             return []
         if node.type == "assignment_expression":
             right, left = node.child_by_field_name("right"), node.child_by_field_name("left")
-            return [load for part in (right, left) if part is not None for load in self._below_place(part, part is left)]
+            return [
+                load
+                for part in (right, left)
+                if part is not None
+                for load in self._below_place(part, part is left)
+            ]
         if node.type == "call_expression" and self.inlined(node) is not None:
             return []
         probe = self._probe(node)

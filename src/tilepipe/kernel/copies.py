@@ -21,7 +21,9 @@ from tilepipe.kernel.tileloop import StoreUse, TileLoop
 from tilepipe.source import Span
 from tilepipe.source.parse import span
 
-_ZERO_CALLS = re.compile(r"^(make_\w+|__\w*2(half|bfloat16)\w*|__u?short_as_\w+|__u?int_as_\w+|[A-Za-z_]\w*)$")
+_ZERO_CALLS = re.compile(
+    r"^(make_\w+|__\w*2(half|bfloat16)\w*|__u?short_as_\w+|__u?int_as_\w+|[A-Za-z_]\w*)$"
+)
 _NUMBER = re.compile(r"^(0[xX]0+|0*\.?0*)([eE][+-]?\d+)?[uUlLfF]*$")
 
 
@@ -86,7 +88,9 @@ class Copies:
             return NotACopy(use, "the store is made by a macro")
         if store.op != "=":
             return NotACopy(use, "the store accumulates")
-        if use.item.statement.kind != "leaf" or self.text(store.span) + ";" != self.text(use.item.statement.span):
+        if use.item.statement.kind != "leaf" or self.text(store.span) + ";" != self.text(
+            use.item.statement.span
+        ):
             return NotACopy(use, "the store is part of a larger statement")
         right = _bare(self.node(store.right))
         if self._is_load(right, use.item):
@@ -112,7 +116,9 @@ class Copies:
             branch, guard = merged
             uses = use.item.own.uses | branch.own.uses
             return Copy(use, self.text(store.left), source, guard, uses, root, branch, use.item)
-        return Copy(use, self.text(store.left), source, None, use.item.own.uses, root, use.item.statement, use.item)
+        return Copy(
+            use, self.text(store.left), source, None, use.item.own.uses, root, use.item.statement, use.item
+        )
 
     def _zero_partner(self, use: StoreUse) -> tuple[Statement, str] | None:
         """The `if` around the store when its other branch puts zero into the same element."""
@@ -131,7 +137,7 @@ class Copies:
         partner = leaves[1][0].own.stores
         if len(partner) != 1 or self.text(partner[0].left) != self.text(use.store.left):
             return None
-        if item.own.loads and item.own.loads[0].nested or branch.condition is None:
+        if (item.own.loads and item.own.loads[0].nested) or branch.condition is None:
             return None
         if not self.is_zero(self.node(partner[0].right)):
             return None
@@ -267,11 +273,13 @@ class Copies:
     def _same_locals(self, at: Item, store: Item) -> bool:
         """Whether each local that the load uses is declared by the same text around the store."""
         loops = [next(p for p in i.parents if p.is_loop) for i in (at, store)]
-        texts = [
-            {self.text(s.span) for s in loop.walk() if s.kind == "declaration"} for loop in loops
-        ]
+        texts = [{self.text(s.span) for s in loop.walk() if s.kind == "declaration"} for loop in loops]
         for inner in loops[0].walk():
-            if inner.kind == "declaration" and inner.declares & at.own.uses and self.text(inner.span) not in texts[1]:
+            if (
+                inner.kind == "declaration"
+                and inner.declares & at.own.uses
+                and self.text(inner.span) not in texts[1]
+            ):
                 return False
         return True
 
@@ -307,7 +315,7 @@ class Copies:
         in_then = load.statement in list(branch.children[0].walk())
         before = zero.order < self.tile.flow.of[id(branch)].order and _dominates(zero, store)
         other = len(branch.children) == 2 and zero.statement in list(branch.children[1].walk())
-        if not in_then or not (before and len(branch.children) == 1 or other):
+        if not in_then or not ((before and len(branch.children) == 1) or other):
             return None
         depth = len(load.parents) - 1 - load.parents.index(branch)
         return branch if all(p.kind == "block" for p in load.parents[-depth:] if depth) else None
@@ -335,7 +343,11 @@ class Copies:
 
     def _root(self, item: Item, at: Span) -> Symbol | None:
         for load in item.own.loads:
-            if load.span.start <= at.start and at.end <= load.span.end or at.start <= load.span.start < at.end:
+            if (
+                (load.span.start <= at.start
+                and at.end <= load.span.end)
+                or at.start <= load.span.start < at.end
+            ):
                 return load.bases[0] if load.bases else None
         return None
 
@@ -355,12 +367,17 @@ class Copies:
             name, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
             arguments = listed.named_children if listed is not None else []
             called = self.text(span(name)) if name is not None else ""
-            return bool(_ZERO_CALLS.match(called)) and called not in self.file.functions and bool(arguments) and all(
-                self.is_zero(a, depth, fixed) for a in arguments
+            return (
+                bool(_ZERO_CALLS.match(called))
+                and called not in self.file.functions
+                and bool(arguments)
+                and all(self.is_zero(a, depth, fixed) for a in arguments)
             )
         if node.type in ("initializer_list", "compound_literal_expression"):
             inner = node.child_by_field_name("value") or node
-            return all(self.is_zero(c, depth, fixed) for c in inner.named_children if c.type != "type_identifier")
+            return all(
+                self.is_zero(c, depth, fixed) for c in inner.named_children if c.type != "type_identifier"
+            )
         if node.type == "identifier" and depth < 4:
             value = self._initial_value(text, fixed)
             return value is not None and self.is_zero(value, depth + 1, fixed)
@@ -379,7 +396,12 @@ class Copies:
                 if inner is not None and self.text(span(inner)) == name and value is not None:
                     found.append(value)
             stack.extend(node.named_children)
-        changed = [i for i in self.tile.flow.items for s in i.own.defs if s.name == name and i.statement.kind == "leaf"]
+        changed = [
+            i
+            for i in self.tile.flow.items
+            for s in i.own.defs
+            if s.name == name and i.statement.kind == "leaf"
+        ]
         if len(found) == 1 and not (fixed and changed) and all(self._precedes(found[0], i) for i in changed):
             return found[0]
         return None

@@ -14,7 +14,9 @@ from tilepipe.kernel.symbols import Symbol, declarators, declared
 from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import Tree, parse, span
 
-_CONTAINERS = frozenset({"translation_unit", "namespace_definition", "declaration_list", "linkage_specification"})
+_CONTAINERS = frozenset(
+    {"translation_unit", "namespace_definition", "declaration_list", "linkage_specification"}
+)
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,9 @@ def _function(node: Node, outer: Node) -> Function | None:
     if name is None or name.text is None or listed is None:
         return None
     parameters = tuple(
-        p for p in listed.named_children if p.type in ("parameter_declaration", "optional_parameter_declaration")
+        p
+        for p in listed.named_children
+        if p.type in ("parameter_declaration", "optional_parameter_declaration")
     )
     return Function(name.text.decode(), node, parameters, body, _template_parameters(outer))
 

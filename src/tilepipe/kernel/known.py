@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-BARRIERS = frozenset({"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__barrier_sync"})
+BARRIERS = frozenset(
+    {"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__barrier_sync"}
+)
 READS = frozenset({"__ldg", "__ldcs", "__ldca", "__ldcg", "__ldlu", "__ldcv"})
 CASTS = frozenset({"reinterpret_cast", "static_cast", "const_cast"})
 # Function -> indices of arguments that it (defines, reads memory through, writes memory through).

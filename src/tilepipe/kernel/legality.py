@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import surroundings
-from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.flow import Flow, Item, is_divergent
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.statements import Statement
@@ -200,7 +199,9 @@ def loader_is_pure(q: Question) -> Refusal | None:
                 "inline the call, or define the function in this file",
             )
         if own.shared_reads() & written or own.flags & {"asm", "warp", "barrier"}:
-            what = "reads shared memory that the loop writes" if own.shared_reads() & written else "is not plain"
+            what = (
+                "reads shared memory that the loop writes" if own.shared_reads() & written else "is not plain"
+            )
             return refusal(
                 "TP013",
                 f"the load of the next tile needs a statement that {what}",

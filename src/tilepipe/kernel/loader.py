@@ -39,7 +39,9 @@ def split(tile: TileLoop, after: Effects) -> Split:
     state = frozenset(s for s in carried if _defined_by(s, loader, tile))
     moved = _movable(tile, loader, {r for r in roots}, after, header)
     kept = [i for i in tile.flow.items if i not in moved]
-    consumer = frozenset().union(*(i.own.uses | i.own.defs for i in kept)) | header.uses | header.defs | after.uses
+    consumer = (
+        frozenset().union(*(i.own.uses | i.own.defs for i in kept)) | header.uses | header.defs | after.uses
+    )
     return Split(loader, moved, state, state & consumer, carried, _varying(tile, carried))
 
 
@@ -83,7 +85,9 @@ def _movable(
             if structural:
                 keep = any(c not in moved for c in items if item.statement in c.parents)
             else:
-                keep = bool(item.own.defs & needed) or _names_needed(item, [i for i in items if i not in moved])
+                keep = bool(item.own.defs & needed) or _names_needed(
+                    item, [i for i in items if i not in moved]
+                )
             if keep:
                 moved.discard(item)
                 changed = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import legality, surroundings
@@ -33,7 +34,7 @@ class Ask:
     """A question for the compiler; `offset` is a statement boundary of `Study.text`."""
 
     key: str
-    kind: str  # "value" | "type"
+    kind: Literal["value", "type"]
     expression: str
     offset: int
 
@@ -172,7 +173,9 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
             "hand over the version with one tile and plain loads",
         )
     if not found:
-        return refusal("TP001", f"no tile loop in `{analysed.kernel.name}`: {_why_none(effects, analysed)}", place)
+        return refusal(
+            "TP001", f"no tile loop in `{analysed.kernel.name}`: {_why_none(effects, analysed)}", place
+        )
     if len(found) > 1:
         lines = ", ".join(str(file.source.line_of(t.loop.span.start)) for t in found)
         return refusal(
@@ -191,13 +194,21 @@ def _why_none(effects: Effects, analysed: Analysed) -> str:
     return "no loop both fills shared memory from global memory and computes on it behind barriers"
 
 
-_BOUNDS = re.compile(r"__launch_bounds__\s*\(([^,()]+(?:\([^()]*\))?)")
+_BOUNDS = re.compile(rb"__launch_bounds__\s*\(((?:[^,()]|\([^()]*\))+)(,?)")
+
+
+def launch_bound_span(file: CudaFile, kernel: KernelText, alone: bool = True) -> Span | None:
+    """Where the kernel states its maximum block size; with `alone`, only if that is the one argument."""
+    found = _BOUNDS.search(file.source.data, kernel.span.start, kernel.body.start)
+    if found is None or (alone and found.group(2)):
+        return None
+    return Span(found.start(1), found.end(1))
 
 
 def launch_bound_text(file: CudaFile, kernel: KernelText) -> str | None:
     """The text of the kernel's maximum block size, None without `__launch_bounds__`."""
-    found = _BOUNDS.search(file.source.slice(Span(kernel.span.start, kernel.body.start)))
-    return found.group(1).strip() if found else None
+    at = launch_bound_span(file, kernel, alone=False)
+    return file.source.slice(at).strip() if at is not None else None
 
 
 def _launch_bound(file: CudaFile, kernel: KernelText) -> int | None:
@@ -218,7 +229,7 @@ def _questions(
     copies: tuple[Copy | NotACopy, ...],
     loops: Mapping[int, CountedLoop],
 ) -> tuple[str, tuple[Ask, ...]]:
-    wanted: dict[str, tuple[str, str, int]] = {}
+    wanted: dict[str, tuple[Literal["value", "type"], str, int]] = {}
     for copy in copies:
         at = copy.use.item.statement.span.start
         if copy.use.store is not None and not copy.use.store.in_macro:
@@ -341,9 +352,7 @@ def _guarded_copies(found: Study) -> dict[Item, Copy]:
     }
 
 
-def _site(
-    item: Item, at: Span, copy: Copy | None, answers: Answers, counts: Mapping[int, Trips]
-) -> LoadSite:
+def _site(item: Item, at: Span, copy: Copy | None, answers: Answers, counts: Mapping[int, Trips]) -> LoadSite:
     loops = tuple(p for p in item.parents if p.is_loop)
     type_ = answers.get(f"load:{at.start}")
     size = answers.get(f"size:{item.statement.span.start}")
@@ -388,7 +397,11 @@ def _not_async(copy: Copy, answers: Answers) -> str:
     at = copy.use.item.statement.span.start
     size, target, source = (answers.get(f"{k}:{at}") for k in ("size", "type", "source"))
     if size not in _ASYNC_BYTES:
-        return f"its elements of {size} bytes are too small for cp.async" if isinstance(size, int) else "size unknown"
+        return (
+            f"its elements of {size} bytes are too small for cp.async"
+            if isinstance(size, int)
+            else "size unknown"
+        )
     if target is None or source is None:
         return "the types of the copy are not known"
     if target != source:

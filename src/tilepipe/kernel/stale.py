@@ -67,7 +67,9 @@ def _bounded(q: Question, item: Item, store: StoreUse, guard: Statement, counts:
     """Whether the read lies under a counting loop with the guard's bound, and indexes by that counter."""
     if store.store is None or guard.condition is None:
         return False
-    limit = re.fullmatch(r"\(?\s*(\w+(?:\.\w+)?)\s*<\s*(\w+)\s*(?:\*\s*(\d+))?\s*\)?", q.source.slice(guard.condition))
+    limit = re.fullmatch(
+        r"\(?\s*(\w+(?:\.\w+)?)\s*<\s*(\w+)\s*(?:\*\s*(\d+))?\s*\)?", q.source.slice(guard.condition)
+    )
     if limit is None:
         return False
     index, bound, scale = limit.group(1), limit.group(2), int(limit.group(3) or 1)

@@ -88,7 +88,9 @@ class Builder:
                 return self._block(node)
         if kind == "declaration":
             own = self.a.declaration(node)
-            return Statement("declaration", span(node), own, context=self.a.context, declares=self._names(node))
+            return Statement(
+                "declaration", span(node), own, context=self.a.context, declares=self._names(node)
+            )
         if kind == "if_statement":
             return self._if(node)
         if kind == "for_statement":
@@ -116,7 +118,9 @@ class Builder:
             parts = [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
             children = tuple(self.build(p) for p in parts if p is not None)
         at = span(condition) if condition is not None else None
-        return Statement("if", span(node), own, children, condition=at, condition_effects=own, context=self.a.context)
+        return Statement(
+            "if", span(node), own, children, condition=at, condition_effects=own, context=self.a.context
+        )
 
     def _for(self, node: Node) -> Statement:
         init, condition = node.child_by_field_name("initializer"), node.child_by_field_name("condition")
@@ -183,8 +187,12 @@ class Builder:
         context = self.a.context
         with self.a.collecting() as bound, self.a.entered(function, call):
             body = self.build(function.body)
-        first, last = (function.parameters[0], function.parameters[-1]) if function.parameters else (None, None)
-        parameters = Span(first.start_byte, last.end_byte) if first is not None and last is not None else Span(0, 0)
+        first, last = (
+            (function.parameters[0], function.parameters[-1]) if function.parameters else (None, None)
+        )
+        parameters = (
+            Span(first.start_byte, last.end_byte) if first is not None and last is not None else Span(0, 0)
+        )
         callee = Callee(
             function.name,
             parameters,

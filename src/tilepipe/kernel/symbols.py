@@ -87,7 +87,9 @@ def qualifiers(declaration: Node) -> frozenset[str]:
     return frozenset(c.text.decode() for c in declaration.children if c.type in words and c.text)
 
 
-def declared(declaration: Node, text: str, context: tuple[int, ...], kind: Kind) -> list[tuple[Symbol, Node | None]]:
+def declared(
+    declaration: Node, text: str, context: tuple[int, ...], kind: Kind
+) -> list[tuple[Symbol, Node | None]]:
     """The symbols of a declaration with their initialisers. `text` is the unmasked declaration text."""
     words = qualifiers(declaration)
     type_node = declaration.child_by_field_name("type")

@@ -157,7 +157,9 @@ class Bounds:
         stack = [c for c in node.named_children if c.type == "compound_statement"]
         while stack:
             current = stack.pop()
-            field = {"assignment_expression": "left", "update_expression": "argument"}.get(current.type, "declarator")
+            field = {"assignment_expression": "left", "update_expression": "argument"}.get(
+                current.type, "declarator"
+            )
             written = current.child_by_field_name(field)
             if written is not None and self.file.source.slice(span(written)) == name:
                 if current.type != "init_declarator":

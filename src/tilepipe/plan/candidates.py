@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from tilepipe.gpu import Arch
@@ -16,7 +17,9 @@ _TRIED = (2, 3, 4, 6)
 # Copies narrower than 16 bytes cost an instruction each and pass through L1: rings of 4-byte copies ran at
 # 0.82 to 0.97 of the original where register staging gained (docs/measurements.md).
 _NARROW = 0.85
-_WIDE = 1.05  # 16-byte copies bypass registers and L1: rings gained 0.05 to 0.1 more than register staging did
+_WIDE = (
+    1.05  # 16-byte copies bypass registers and L1: rings gained 0.05 to 0.1 more than register staging did
+)
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
 _PACKED = 0.97  # but bytes kept across the peel are packed into shared registers, and wait for each other
 _REGISTERS_PER_THREAD = 96  # staging beyond this spills in every case measured
@@ -47,7 +50,7 @@ class Wishes:
     def admit(self, candidate: Candidate) -> bool:
         """Whether the candidate is among those asked for."""
         if self.candidate is not None:
-            return candidate.id == self.candidate
+            return candidate.id == base_id(self.candidate)[0]
         wanted = (self.variant, self.stages, self.form)
         have = (candidate.variant, candidate.stages, candidate.form)
         return all(w is None or w == h for w, h in zip(wanted, have, strict=True))
@@ -55,6 +58,17 @@ class Wishes:
     @property
     def specific(self) -> bool:
         return any(w is not None for w in (self.candidate, self.variant, self.stages, self.form))
+
+
+def base_id(identifier: str) -> tuple[str, int]:
+    """A candidate's id without its register cap, and the cap's resident blocks (0: none)."""
+    found = re.fullmatch(r"(.+)-b(\d+)", identifier)
+    return (found.group(1), int(found.group(2))) if found else (identifier, 0)
+
+
+def capped(candidate: Candidate, blocks: int) -> Candidate:
+    """The candidate with a minimum of resident blocks stated."""
+    return replace(candidate, id=f"{candidate.id}-b{blocks}", min_blocks=blocks)
 
 
 def make_plan(model: KernelModel, arch: Arch, have: Resources, work: TileWork | None, wishes: Wishes) -> Plan:
@@ -84,7 +98,11 @@ def _candidate(variant: Variant, stages: int, form: Form) -> Candidate:
 
 
 def _all_candidates() -> list[Candidate]:
-    found = [_candidate("ldg", 2, "ring"), _candidate("ldg", 2, "textbook"), _candidate("prefetch", 1, "ring")]
+    found = [
+        _candidate("ldg", 2, "ring"),
+        _candidate("ldg", 2, "textbook"),
+        _candidate("prefetch", 1, "ring"),
+    ]
     found += [_candidate("cp_async", n, "ring") for n in range(2, MAX_STAGES + 1)]
     found.append(_candidate("cp_async", 2, "textbook"))
     return [*found, _candidate("mixed", 2, "ring"), _candidate("mixed", 2, "textbook")]

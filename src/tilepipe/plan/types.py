@@ -35,7 +35,8 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring"."""
+    """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", with "-b2" behind it
+    where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
 
     id: str
     variant: Variant
@@ -46,6 +47,7 @@ class Candidate:
     predicted_speedup: float | None = None
     shared_bytes: int = 0
     needs_launch_change: bool = False
+    min_blocks: int = 0
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

@@ -11,7 +11,12 @@ _BYTES = ("signed char", "unsigned char", "char", "int8_t", "uint8_t")
 
 
 def tile_work(
-    model: KernelModel, flops: int | None, least_bytes: int | None, blocks: int, tiles: float | None, staged_bytes: int
+    model: KernelModel,
+    flops: int | None,
+    least_bytes: int | None,
+    blocks: int,
+    tiles: float | None,
+    staged_bytes: int,
 ) -> TileWork | None:
     """Bytes and multiply-adds of one tile of one block.
 
@@ -36,7 +41,9 @@ def math_unit(model: KernelModel) -> MathUnit:
         if f.name in text
     )
     whole = text + called + bodies
-    types = {b.array.type for b in model.buffers} | {str(v) for k, v in model.answers.items() if k.startswith("type:")}
+    types = {b.array.type for b in model.buffers} | {
+        str(v) for k, v in model.answers.items() if k.startswith("type:")
+    }
     if "mma_sync" in whole or "mma.sync" in whole:
         if any(t in _BYTES for t in types):
             return "mma_int8"

@@ -30,7 +30,10 @@ def asynchronous(
     fills = [
         s.item
         for s in model.tile.stores
-        if s.buffer in buffers and s.kind != "compute" and s.item not in uses and id(s.item.statement) not in merged
+        if s.buffer in buffers
+        and s.kind != "compute"
+        and s.item not in uses
+        and id(s.item.statement) not in merged
     ]
     advancing = [i for i in model.split.loader if i.own.defs & model.split.state]
     kept = flow.backward([*uses, *fills, *advancing], uses, without)

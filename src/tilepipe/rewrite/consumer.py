@@ -32,7 +32,11 @@ def _gone(model: KernelModel, statement: Statement, moved: frozenset[Item]) -> b
 
 
 def _remove(
-    model: KernelModel, statement: Statement, parent: Statement | None, moved: frozenset[Item], edits: list[Edit]
+    model: KernelModel,
+    statement: Statement,
+    parent: Statement | None,
+    moved: frozenset[Item],
+    edits: list[Edit],
 ) -> None:
     if _gone(model, statement, moved):
         if parent is not None and parent.kind != "block":
@@ -81,7 +85,11 @@ def _without_blank_doubles(model: KernelModel, edits: list[Edit]) -> list[Edit]:
         following = data.find(b"\n", end)
         blank = starts_line and not edit.text and following >= 0 and not data[end:following].strip()
         before = data[: edit.span.start].rstrip(b" \t")
-        if blank and end not in {e.span.start for e in edits} and (before.endswith((b"\n\n", b"{\n")) or edit.span.start in ends):
+        if (
+            blank
+            and end not in {e.span.start for e in edits}
+            and (before.endswith((b"\n\n", b"{\n")) or edit.span.start in ends)
+        ):
             end = following + 1
         out.append(Edit(Span(edit.span.start, end), edit.text))
     return out

@@ -38,7 +38,12 @@ class CountedLoops:
         indent = indent_of(source, loop.span.start)
         c = trips.loop
         if trips.simple:
-            return (Edit(Span(loop.span.start, loop.span.start), f"{self._own_line(loop, indent)}#pragma unroll\n{indent}"),)
+            return (
+                Edit(
+                    Span(loop.span.start, loop.span.start),
+                    f"{self._own_line(loop, indent)}#pragma unroll\n{indent}",
+                ),
+            )
         number = self.number(loop)
         step = c.step if c.step.replace("_", "").isalnum() else f"({c.step})"
         start = f"{c.start} + " if c.start.strip() != "0" else ""

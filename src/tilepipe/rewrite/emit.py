@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
-from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.model import KernelModel, launch_bound_span
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.asynchronous import asynchronous
@@ -17,11 +17,12 @@ from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue
 from tilepipe.rewrite.helpers import helper_text
 from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
-from tilepipe.rewrite.registers import stage
+from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import Ring, ring, single
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
 from tilepipe.source import Edit, Span, apply_edits
+
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
@@ -53,11 +54,26 @@ def rewrite(model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
     top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))
     edits.append(Edit(Span(top, top), helper_text(helpers)))
     edits.append(Edit(Span(at, at), _constant(model, pieces.ring)))
+    if candidate.min_blocks:
+        cap = _cap_edit(model, candidate.min_blocks)
+        if cap is None:
+            return refusal(
+                "TP150",
+                f"candidate {candidate.id} needs a __launch_bounds__ with one argument",
+                _place(model),
+            )
+        edits.append(cap)
     text = apply_edits(source.text, edits)
     return Rewrite(
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
         _notes(model, pieces.ring),
     )  # fmt: skip
+
+
+def _cap_edit(model: KernelModel, blocks: int) -> Edit | None:
+    """State the minimum of resident blocks beside the kernel's own bound on threads."""
+    at = launch_bound_span(model.file, model.kernel)
+    return Edit(Span(at.end, at.end), f", {blocks}") if at is not None else None
 
 
 def _after_header_comment(model: KernelModel) -> int:
@@ -110,11 +126,12 @@ def _pieces(model: KernelModel, candidate: Candidate) -> _Pieces | str:
     if direct:
         leave = state.tail if through or candidate.form == "textbook" else frozenset()
         load = asynchronous(model, direct, leave, counted)
-    staging = None
+    staging: Staging | None = None
     if through:
-        staging = stage(model, through, state.tail, counted)
-        if isinstance(staging, str):
-            return staging
+        staged_through = stage(model, through, state.tail, counted)
+        if isinstance(staged_through, str):
+            return staged_through
+        staging = staged_through
     refused = _textbook_refused(model) if candidate.form == "textbook" else None
     if refused is not None:
         return refused

@@ -212,10 +212,18 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
     head = [text(loop.init).rstrip(";") + ";"] if loop.init is not None and loop.declares else []
     inside = s.indent + _STEP
     binds = [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
-    opening = prologue(s) + _lines(s.indent, [*head, "auto tp_compute = [&](int tp_stage) {"]) + _lines(inside, binds)
+    opening = (
+        prologue(s)
+        + _lines(s.indent, [*head, "auto tp_compute = [&](int tp_stage) {"])
+        + _lines(inside, binds)
+    )
     update = text(loop.update) if loop.update is not None else ""
     header = f"for (; {s.state.more}; {update})" if loop.kind == "for" else f"while ({s.state.more})"
-    lines = ["};", "// main loop: tiles - 1 turns, each loads the next tile while it computes", "int tp_stage = 0;"]
+    lines = [
+        "};",
+        "// main loop: tiles - 1 turns, each loads the next tile while it computes",
+        "int tp_stage = 0;",
+    ]
     lines.append(header + " {")
     turn = _issue(s, "tp_stage ^ 1")
     if s.loader.load is not None:
@@ -225,7 +233,13 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
         turn.append("tp_wait<0>();")
     turn += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]
     condition = text(loop.condition) if loop.condition is not None else ""
-    lines += [*(_STEP + t for t in turn), "}", "// epilogue: the last tile", f"if ({condition})", _STEP + "tp_compute(tp_stage);"]
+    lines += [
+        *(_STEP + t for t in turn),
+        "}",
+        "// epilogue: the last tile",
+        f"if ({condition})",
+        _STEP + "tp_compute(tp_stage);",
+    ]
     closing = _lines(s.indent, lines)
     brace = line_start(model.file.source, block.end - 1)
     return [
@@ -238,12 +252,21 @@ def epilogue(s: Shape) -> str:
     """What follows the main loop: the drain, a barrier where shared memory is used again, the last stage's name."""
     lines = []
     if s.is_ring:
-        lines = ["// epilogue: nothing in flight when shared memory is reused or the kernel returns", "tp_wait<0>();"]
+        lines = [
+            "// epilogue: nothing in flight when shared memory is reused or the kernel returns",
+            "tp_wait<0>();",
+        ]
     after = surroundings.after_effects(s.model.tile)
     reused = surroundings.is_repeated(s.model.tile) or bool(after.shared_reads() or after.shared_writes())
     if reused and (s.is_ring or s.peeled):
         lines.append("__syncthreads();")
-    last = f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1" if s.is_ring else "tp_stage" if s.peeled else "tp_stage ^ 1"
+    last = (
+        f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1"
+        if s.is_ring
+        else "tp_stage"
+        if s.peeled
+        else "tp_stage ^ 1"
+    )
     lines += [b.replace("{stage}", last) for b in s.ring.rebind]
     return _lines(s.indent, lines)
 

@@ -66,6 +66,8 @@ _PARTS = (("COPY", _COPY), ("AT", _AT), ("DYNAMIC", _DYNAMIC))
 def helper_text(wanted: frozenset[str]) -> str:
     """The helpers among "COPY", "AT" and "DYNAMIC", each guarded so that a file may carry them twice."""
     parts = [
-        f"#ifndef TILEPIPE_{name}\n#define TILEPIPE_{name}\n{text}#endif\n" for name, text in _PARTS if name in wanted
+        f"#ifndef TILEPIPE_{name}\n#define TILEPIPE_{name}\n{text}#endif\n"
+        for name, text in _PARTS
+        if name in wanted
     ]
     return "// ---- tilepipe helpers ----\n" + "".join(parts) + "\n" if parts else ""

@@ -40,7 +40,9 @@ class Projection:
         if id(statement) in self.replaced:
             return bool(self.replaced[id(statement)])
         return any(
-            self.tile.flow.of[id(s)] in self.keep or self.replaced.get(id(s)) for s in statement.walk() if s.kind != "block"
+            self.tile.flow.of[id(s)] in self.keep or self.replaced.get(id(s))
+            for s in statement.walk()
+            if s.kind != "block"
         )
 
     def _top(self, statement: Statement) -> str:
@@ -128,7 +130,9 @@ def _aligned(source: SourceFile, statement: Statement, text: str) -> str:
     """The text with its later lines indented as the statement that it replaces."""
     indent = indent_of(source, statement.span.start)
     lines = text.split("\n")
-    return "\n".join([lines[0], *(indent + line if line and not line.startswith("#") else line for line in lines[1:])])
+    return "\n".join(
+        [lines[0], *(indent + line if line and not line.startswith("#") else line for line in lines[1:])]
+    )
 
 
 def _apply(source: SourceFile, within: Span, edits: list[Edit]) -> str:

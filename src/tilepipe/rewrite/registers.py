@@ -47,7 +47,9 @@ class Staging:
     store_uses: frozenset[Symbol]
 
 
-def stage(model: KernelModel, buffers: frozenset[Symbol], tail: frozenset[Item], loops: CountedLoops) -> Staging | str:
+def stage(
+    model: KernelModel, buffers: frozenset[Symbol], tail: frozenset[Item], loops: CountedLoops
+) -> Staging | str:
     """Split the loads of `buffers` into fetch and store; a reason where that cannot be done.
 
     `tail` are the statements that advance to the next tile and run after the store.
@@ -107,7 +109,9 @@ def _register(site: LoadSite, number: int, loops: CountedLoops) -> Register | st
             return f"the trip count of the copy loop at line {line} is not known at compile time"
         extents.append(max(trips.count, 1))
         index += f"[{loops.number(loop)}]"
-    base = next((load.bases[0].name for load in site.item.own.loads if load.span == site.span and load.bases), "value")
+    base = next(
+        (load.bases[0].name for load in site.item.own.loads if load.span == site.span and load.bases), "value"
+    )
     return Register(site, f"tp_{base}{number}", tuple(extents), index)
 
 

@@ -96,7 +96,11 @@ def _kernel_start(model: KernelModel) -> int:
 
 
 def _stage_constant(model: KernelModel, stages: int) -> str:
-    first = model.analysed.body.children[0].span.start if model.analysed.body.children else model.kernel.body.start
+    first = (
+        model.analysed.body.children[0].span.start
+        if model.analysed.body.children
+        else model.kernel.body.start
+    )
     indent = indent_of(model.file.source, first) or "    "
     return f"\n{indent}constexpr int {STAGES} = {stages};"
 
@@ -235,6 +239,8 @@ def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
         if any(symbol in i.own.defs for i in model.tile.flow.items) or symbol.is_array:
             return f"`{symbol.name}` walks through a tile from iteration to iteration"
         buffer = staged[0]
-        stride = "tp_stride" if buffer.dynamic else f"static_cast<unsigned>(sizeof({buffer.array.name}_ring[0]))"
+        stride = (
+            "tp_stride" if buffer.dynamic else f"static_cast<unsigned>(sizeof({buffer.array.name}_ring[0]))"
+        )
         found.append((symbol.name, stride))
     return found

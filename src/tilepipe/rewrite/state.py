@@ -46,7 +46,10 @@ def loader_state(model: KernelModel) -> LoaderState | str:
     more = _renamed(model, loop.condition, copied)
     if loop.condition_effects.defs:
         # A condition with a side effect is asked once per tile, and never again after it failed.
-        setup += ["bool tp_live = true;", f"auto tp_more = [&] {{ return tp_live && (tp_live = ({more})); }};"]
+        setup += [
+            "bool tp_live = true;",
+            f"auto tp_more = [&] {{ return tp_live && (tp_live = ({more})); }};",
+        ]
         more = "tp_more()"
     step = _renamed(model, loop.update, copied) + ";" if loop.update is not None else ""
     shadows = tuple(f"auto& {s.name} = {s.name}_next;" for s in copied if _used_in_body(model, s))
@@ -66,7 +69,11 @@ def _initial(model: KernelModel, symbol: Symbol) -> str:
     value = values.get(symbol.name)
     text = model.file.source.slice(span(value)) if value is not None else "0"
     # `auto x = 0` is an int; the loop's variable may be wider.
-    return f"{symbol.type}({text})" if symbol.type.isidentifier() and symbol.type not in ("int", "auto") else text
+    return (
+        f"{symbol.type}({text})"
+        if symbol.type.isidentifier() and symbol.type not in ("int", "auto")
+        else text
+    )
 
 
 def _renamed(model: KernelModel, at: Span, copied: list[Symbol]) -> str:

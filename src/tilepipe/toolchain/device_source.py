@@ -56,26 +56,31 @@ class DeviceSource:
             )
         return main, headers
 
-    def without(self, errors: tuple[CompilerError, ...]) -> DeviceSource | None:
-        """The unit without what the first removable error stands in; None where no error is of that kind.
+    def without(self, errors: tuple[CompilerError, ...], only_first: bool) -> DeviceSource | None:
+        """The unit without what removable errors stand in; None where no error is of that kind.
 
         That is the innermost suspect, or a system header (`<...>`) that is not to be found, which becomes an
-        empty stand-in. One at a time: later errors may be consequences of the first.
+        empty stand-in. `only_first`: one thing only, since later errors may be consequences of the first.
         """
-        names = [source.name for source in self.sources]
+        left = self
         for error in errors:
-            index = names.index(error.file) if error.file in names else None
-            header = missing_include(error.message)
-            if header is not None and header not in self.files.stand_ins:
-                quoted = index is not None and f'"{header}"' in _line(self.sources[index], error.line)
-                if not quoted:
-                    stand_ins = (*self.files.stand_ins, header)
-                    return replace(self, files=replace(self.files, stand_ins=stand_ins))
-            elif index is not None:
-                guilty = _innermost(self.sources[index], self.extractions[index].suspects, error.line)
-                if guilty is not None:
-                    return self._dropping(index, guilty)
-        return None
+            left = left._without_one(error) or left
+            if only_first and left is not self:
+                break
+        return left if left is not self else None
+
+    def _without_one(self, error: CompilerError) -> DeviceSource | None:
+        names = [source.name for source in self.sources]
+        index = names.index(error.file) if error.file in names else None
+        header = missing_include(error.message)
+        if header is not None and header not in self.files.stand_ins:
+            quoted = index is not None and f'"{header}"' in _line(self.sources[index], error.line)
+            stand_ins = (*self.files.stand_ins, header)
+            return None if quoted else replace(self, files=replace(self.files, stand_ins=stand_ins))
+        if header is not None or index is None:
+            return None
+        guilty = _innermost(self.sources[index], self.extractions[index].suspects, error.line)
+        return self._dropping(index, guilty) if guilty is not None else None
 
     def _dropping(self, index: int, guilty: Span) -> DeviceSource:
         """The unit without one suspect of one of its files."""

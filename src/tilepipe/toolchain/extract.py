@@ -97,7 +97,6 @@ def kernel_scope(source: SourceFile, kernel: str) -> tuple[str, ...]:
     return ()
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def extract(
     source: SourceFile, kernel: str, known: Macros, other_kernels: bool, also: tuple[Span, ...] = ()
 ) -> Extraction:
@@ -106,13 +105,21 @@ def extract(
     `other_kernels`: keep kernels of other names (where `kernel` itself comes out of a macro, nobody can tell
     which they are). `also`: suspects of an earlier extraction to blank as well.
     """
+    host, suspects = _sorted_items(source, kernel, known, other_kernels)
+    data = source.data
+    for gone in (*host, *also):
+        data = data[: gone.start] + _blank_code(data[gone.start : gone.end]) + data[gone.end :]
+    return Extraction(data.decode(), tuple(one for one in suspects if one not in also))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _sorted_items(
+    source: SourceFile, kernel: str, known: Macros, other_kernels: bool
+) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The host code of a file, and its suspects."""
     sorter = _Sorter(source.data, kernel, known, other_kernels)
     sorter.sort()
-    data = source.data
-    for gone in [*sorter.host, *also]:
-        data = data[: gone.start] + _blank_code(data[gone.start : gone.end]) + data[gone.end :]
-    suspects = tuple(one for one in sorter.suspects if one not in also)
-    return Extraction(data.decode(), suspects)
+    return tuple(sorter.host), tuple(sorter.suspects)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -203,7 +210,7 @@ class _Sorter:
 
 def _root(data: bytes) -> tree_sitter.Node:
     """The tree without macros that stand alone on a line: `MAKE_KERNEL(float)` is no declaration."""
-    for call in _lone_macros(data):
+    for call in list(_lone_macros(data)):
         data = data[: call.start] + blank(data[call.start : call.end]) + data[call.end :]
     return parse_tree(data.decode()).root_node
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Literal
 
 from tilepipe.diagnostics import Diagnostic, Refusal, error
@@ -82,22 +83,32 @@ class NvrtcToolchain(CachingToolchain):
         self, unit: Unit, files: Files, flags: list[str], edit: TextEdit = lambda text: text
     ) -> Program | Failed:
         """Compile the unit, its main text passed through `edit`, blanking what turns out to be host code."""
+        # Take out all that the compiler objects to at once; should that have been too much, one by one.
+        hasty = self._attempt(unit, files, flags, edit, only_first=False)
+        if not isinstance(hasty, Failed) or hasty.rounds == 1:
+            return hasty
+        return self._attempt(unit, files, flags, edit, only_first=True)
+
+    def _attempt(
+        self, unit: Unit, files: Files, flags: list[str], edit: TextEdit, *, only_first: bool
+    ) -> Program | Failed:
         source = self._device_source(unit, files)
         first: Failed | None = None
-        for _ in range(_ATTEMPTS):
+        for rounds in range(1, _ATTEMPTS + 1):
             program = _run(source, flags, edit)
             if program.ok:
                 self._learnt[self._key(unit, files)] = source
                 return _with_entry(program, unit)
-            failed = Failed(program.log, _refuse(program, source))
+            failed = Failed(program.log, _refuse(program, source), rounds)
             first = first or failed
-            without = source.without(parse_errors(program.log))
+            without = source.without(parse_errors(program.log), only_first)
             if without is None:
                 # What the compiler says of the text as the author wrote it is worth more than what it says
                 # after something was blanked, which may only be the consequence.
-                return failed if set(parse_errors(failed.log)) <= set(parse_errors(first.log)) else first
+                known = set(parse_errors(failed.log)) <= set(parse_errors(first.log))
+                return failed if known else replace(first, rounds=rounds)
             source = without
-        return first or failed
+        return replace(first or failed, rounds=_ATTEMPTS)
 
     def _device_source(self, unit: Unit, files: Files) -> DeviceSource:
         key = self._key(unit, files)

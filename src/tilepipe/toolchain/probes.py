@@ -34,10 +34,11 @@ _ROUNDS = 6
 
 @dataclass(frozen=True)
 class Failed:
-    """A compilation that failed: the compiler's log, and the refusal it amounts to."""
+    """A compilation that failed: the compiler's log, the refusal it amounts to, and after how many runs."""
 
     log: str
     refusal: Refusal
+    rounds: int = 1
 
 
 TextEdit = Callable[[str], str]
