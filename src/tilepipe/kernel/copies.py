@@ -344,10 +344,8 @@ class Copies:
     def _root(self, item: Item, at: Span) -> Symbol | None:
         for load in item.own.loads:
             if (
-                (load.span.start <= at.start
-                and at.end <= load.span.end)
-                or at.start <= load.span.start < at.end
-            ):
+                load.span.start <= at.start and at.end <= load.span.end
+            ) or at.start <= load.span.start < at.end:
                 return load.bases[0] if load.bases else None
         return None
 

@@ -87,6 +87,9 @@ class Effects:
         )
 
 
+NOTHING_DONE = Effects()
+
+
 @dataclass
 class Collector:
     """Gathers effects while an expression is walked."""

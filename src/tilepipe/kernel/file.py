@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from tilepipe.kernel.analysis import Analyzer, Function
+from tilepipe.kernel.analysis import Analyzer
 from tilepipe.kernel.macros import Macro, file_macros
+from tilepipe.kernel.names import Function
 from tilepipe.kernel.statements import Builder, Statement
 from tilepipe.kernel.symbols import Symbol, declarators, declared
 from tilepipe.source import SourceFile, Span

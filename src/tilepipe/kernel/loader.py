@@ -37,7 +37,7 @@ def split(tile: TileLoop, after: Effects) -> Split:
     header = header_effects(tile.loop)
     loader = _closed(tile, roots, header)
     state = frozenset(s for s in carried if _defined_by(s, loader, tile))
-    moved = _movable(tile, loader, {r for r in roots}, after, header)
+    moved = _movable(tile, loader, set(roots), after, header)
     kept = [i for i in tile.flow.items if i not in moved]
     consumer = (
         frozenset().union(*(i.own.uses | i.own.defs for i in kept)) | header.uses | header.defs | after.uses

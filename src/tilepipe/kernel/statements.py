@@ -8,8 +8,9 @@ from typing import Literal
 
 from tree_sitter import Node
 
-from tilepipe.kernel.analysis import Analyzer, Function
-from tilepipe.kernel.effects import Effects, total
+from tilepipe.kernel.analysis import Analyzer
+from tilepipe.kernel.effects import NOTHING_DONE, Effects, total
+from tilepipe.kernel.names import Function
 from tilepipe.kernel.symbols import Symbol, declared
 from tilepipe.source import Span
 from tilepipe.source.parse import span
@@ -34,9 +35,9 @@ class Statement:
     init: Span | None = None
     condition: Span | None = None
     update: Span | None = None
-    init_effects: Effects = Effects()
-    condition_effects: Effects = Effects()
-    update_effects: Effects = Effects()
+    init_effects: Effects = NOTHING_DONE
+    condition_effects: Effects = NOTHING_DONE
+    update_effects: Effects = NOTHING_DONE
     call: Callee | None = None
     context: tuple[int, ...] = ()
     declares: frozenset[Symbol] = frozenset()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tilepipe.kernel.effects import Effects, total
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.tileloop import TileLoop
@@ -11,7 +13,7 @@ def before(tile: TileLoop) -> tuple[Statement, ...]:
     """Statements that run before the loop is reached, outermost first."""
     found: list[Statement] = []
     chain = (*tile.path, tile.loop)
-    for outer, inner in zip(chain, chain[1:], strict=False):
+    for outer, inner in pairwise(chain):
         for child in outer.children:
             if child is inner:
                 break
@@ -24,7 +26,7 @@ def after(tile: TileLoop) -> tuple[Statement, ...]:
     found: list[Statement] = []
     chain = (*tile.path, tile.loop)
     repeated = False
-    for outer, inner in zip(chain, chain[1:], strict=False):
+    for outer, inner in pairwise(chain):
         repeated = repeated or outer.is_loop
         seen = False
         for child in outer.children:

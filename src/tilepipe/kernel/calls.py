@@ -1,0 +1,200 @@
+"""What calls do: helpers of the file walked with their parameters bound, known functions, and unknown ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tree_sitter import Node
+
+from tilepipe.kernel import known
+from tilepipe.kernel.effects import Access
+from tilepipe.kernel.macros import expand
+from tilepipe.kernel.names import (
+    NOTHING,
+    TYPES,
+    Bases,
+    Function,
+    Place,
+    arguments_of,
+    callee,
+    lambda_function,
+)
+from tilepipe.kernel.places import Places
+from tilepipe.kernel.symbols import THREAD, Symbol, declared
+from tilepipe.source.parse import span
+
+_DEPTH = 8  # calls inlined within calls before a callee counts as opaque
+
+
+class Calls(Places):
+    """Walks calls and inline assembly."""
+
+    @abstractmethod
+    def declare_all(self, node: Node) -> None:
+        """Walk a declaration; its names become visible."""
+
+    @abstractmethod
+    def expanded(self, text: str, node: Node) -> Bases:
+        """Walk a macro's expansion in the place of its call."""
+
+    def inlined(self, node: Node) -> tuple[Function, Node] | None:
+        """The function or lambda of the file that a call expression calls, if it can be walked."""
+        function = node.child_by_field_name("function")
+        if function is None or function.type not in ("identifier", "template_function"):
+            return None
+        if len(self.context) >= _DEPTH:
+            return None
+        name = callee(node)
+        found = self.lookup(name)
+        if isinstance(found, Symbol) and found.kind == "lambda" and found in self.lambdas:
+            return lambda_function(name, self.lambdas[found]), node
+        if name in self.functions and found is None:
+            return self.functions[name], node
+        return None
+
+    @contextmanager
+    def entered(self, function: Function, call: Node) -> Iterator[None]:
+        """Walk a callee: its parameters bound to the call's arguments in a scope of their own."""
+        arguments = arguments_of(call)
+        bound: dict[str, Symbol | Place] = {}
+        context = (*self.context, self.where(call).start)
+        for parameter, argument in zip(function.parameters, arguments, strict=False):
+            for symbol, _ in declared(parameter, self.source.slice(span(parameter)), context, "local"):
+                if symbol.reference:
+                    at = self.place(argument)
+                    bound[symbol.name] = at
+                else:
+                    self.points[symbol] |= self.value(argument)
+                    self.out.defs.add(symbol)
+                    bound[symbol.name] = symbol
+        is_lambda = function.node.type == "lambda_expression"
+        outer_scopes, outer_context, outer_site = self.scopes, self.context, self.site
+        self.scopes = [*outer_scopes, bound] if is_lambda else [outer_scopes[0], bound]
+        self.context, self.site = context, None
+        try:
+            yield
+        finally:
+            self.scopes, self.context, self.site = outer_scopes, outer_context, outer_site
+
+    def call(self, node: Node) -> Bases:
+        name = callee(node)
+        arguments = arguments_of(node)
+        macro = self.macros.get(name)
+        if macro is not None and macro.parameters is not None and self.lookup(name) is None:
+            return self.expanded(expand(macro, [self.text(a) for a in arguments]), node)
+        inlined = self.inlined(node)
+        if inlined is not None:
+            function, call = inlined
+            with self.entered(function, call), self.scope():
+                return self._body(function.body)
+        if name in known.BARRIERS or name == "sync":
+            self.out.flags.add("barrier")
+            return self._walk(arguments)
+        if known.is_async(name):
+            self.out.flags.add("async")
+        if name in known.READS and arguments:
+            self.out.reads += [Access(b, self.where(node)) for b in self.value(arguments[0])]
+            return NOTHING
+        if name in known.MATRIX:
+            return self._matrix(name, arguments, node)
+        if known.is_warp(name):
+            self.out.flags.add("warp")
+            self.out.uses.add(THREAD)
+            return self._walk(arguments)
+        if name in known.CASTS or known.is_pure(name):
+            return self._walk(arguments)
+        return self._unknown(name, arguments, node)
+
+    def _walk(self, arguments: list[Node]) -> Bases:
+        result = NOTHING
+        for argument in arguments:
+            result |= self.value(argument)
+        return result
+
+    def _matrix(self, name: str, arguments: list[Node], node: Node) -> Bases:
+        defines, reads, writes = known.MATRIX[name]
+        for i, argument in enumerate(arguments):
+            bases = self.value(argument)
+            if i in defines:
+                self.out.defs |= self.place(argument).variables
+            accesses = self.accesses(bases, node)
+            if i in reads:
+                self.out.reads += accesses
+            if i in writes:
+                self.out.writes += accesses
+        return NOTHING
+
+    def _unknown(self, name: str, arguments: list[Node], node: Node) -> Bases:
+        """A call that cannot be walked may write whatever it is given by name or by address."""
+        result = NOTHING
+        touched = False
+        for argument in arguments:
+            bases = self.value(argument)
+            result |= bases
+            outside = [Access(b, self.where(node)) for b in bases if b.kind != "local"]
+            self.out.reads += outside
+            self.out.writes += outside
+            variables = {b for b in bases if b.kind == "local"}
+            if argument.type in ("identifier", "subscript_expression", "field_expression"):
+                variables |= {v for v in self.place(argument).variables if not v.const}
+            self.out.defs |= variables
+            touched = touched or bool(outside or variables)
+        function = node.child_by_field_name("function")
+        if function is not None and function.type == "field_expression":
+            at = self.place(function.child_by_field_name("argument") or function)
+            self.out.uses |= at.variables
+            self.out.defs |= at.variables
+            touched = True
+        if touched or name.startswith("atomic"):
+            self.out.opaque.append((name, self.where(node)))
+        return result
+
+    def _body(self, node: Node) -> Bases:
+        """Walk every statement under a callee's body for its effects; the value it may return."""
+        result = NOTHING
+        if node.type == "declaration":
+            self.declare_all(node)
+            return NOTHING
+        if node.type in ("expression_statement", "return_statement"):
+            for child in node.named_children:
+                result |= self.value(child)
+            return result
+        if node.type in ("compound_statement", "for_statement"):
+            with self.scope():
+                for child in node.named_children:
+                    result |= self._body(child)
+            return result
+        if node.type.endswith(("_statement", "_clause")):
+            for child in node.named_children:
+                result |= self._body(child)
+            return result
+        return self.value(node) if node.type not in TYPES else NOTHING
+
+    def asm(self, node: Node) -> Bases:
+        code = self.text(node)
+        if "cp.async" in code or "mbarrier" in code:
+            self.out.flags.add("async")
+        if "bar.sync" in code or "barrier.sync" in code:
+            self.out.flags.add("barrier")
+        self.out.flags.add("asm")
+        for child in node.named_children:
+            if child.type == "gnu_asm_output_operand_list":
+                self._asm_outputs(child)
+            elif child.type == "gnu_asm_input_operand_list":
+                bases = self.children(child)
+                accesses = [Access(b, self.where(node)) for b in bases if b.kind != "local"]
+                self.out.reads += accesses
+                if not ("ldmatrix" in code or "ld.shared" in code or "ld.global" in code):
+                    self.out.writes += accesses
+        return NOTHING
+
+    def _asm_outputs(self, listed: Node) -> None:
+        for operand in listed.named_children:
+            target = operand.child_by_field_name("value")
+            if target is None:
+                continue
+            at = self.place(target)
+            # "+" reads too, and an array element keeps its neighbours: count both as read.
+            self.write(at, operand, also_read="+" in self.text(operand).split("(")[0])

@@ -1,0 +1,168 @@
+"""Names of a kernel under analysis: scopes, pointers, and the text that a node stands for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from tilepipe.kernel.effects import Access, Collector
+from tilepipe.kernel.macros import Macro
+from tilepipe.kernel.symbols import THREAD, Symbol
+from tilepipe.source import SourceFile, Span
+from tilepipe.source.parse import span
+
+Bases = frozenset[Symbol]
+NOTHING: Bases = frozenset()
+TYPES = frozenset(
+    [
+        "primitive_type", "type_identifier", "type_descriptor", "sized_type_specifier", "template_argument_list",
+        "namespace_identifier", "type_qualifier", "comment", "string_literal", "lambda_expression",
+        "sizeof_expression", "number_literal", "char_literal", "true", "false", "null", "gnu_asm_clobber_list",
+        "alignof_expression", "field_identifier",
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the file that a kernel may call: its parameters and body, and its template parameters."""
+
+    name: str
+    node: Node
+    parameters: tuple[Node, ...]
+    body: Node
+    template: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """A pointer that carves its own piece out of a shared array: `float* tb = pool + 4096;`.
+
+    `piece` stands for the piece as an array of its own, `array` is the shared array it lies in.
+    """
+
+    pointer: Symbol
+    piece: Symbol
+    array: Symbol
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an lvalue stands: a variable, or memory with the arrays that it may be in."""
+
+    variables: Bases
+    memory: bool
+    bases: Bases
+
+
+class Names:
+    """What is visible where the walk stands, what pointers point into, and the effects gathered so far."""
+
+    def __init__(self, source: SourceFile, macros: dict[str, Macro], functions: dict[str, Function]) -> None:
+        self.source = source
+        self.macros = macros
+        self.functions = functions
+        self.points: dict[Symbol, set[Symbol]] = defaultdict(set)
+        self.lambdas: dict[Symbol, Node] = {}
+        self.scopes: list[dict[str, Symbol | Place]] = [{}]
+        self.context: tuple[int, ...] = ()
+        self.views: dict[Symbol, View] = {}  # pointer variable -> the part of shared memory that it names
+        self.divergent: set[Symbol] = {THREAD}
+        self.site: Span | None = None  # the macro call under expansion
+        self.out = Collector()
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self.scopes.append({})
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+
+    def declare(self, symbol: Symbol) -> None:
+        self.scopes[-1][symbol.name] = symbol
+
+    def lookup(self, name: str) -> Symbol | Place | None:
+        for names in reversed(self.scopes):
+            if name in names:
+                return names[name]
+        return None
+
+    def text(self, node: Node) -> str:
+        if self.site is not None:
+            return node.text.decode() if node.text else ""
+        return self.source.slice(span(node))
+
+    def where(self, node: Node) -> Span:
+        """The author's text that a node stands for: the macro call, inside an expansion."""
+        return self.site if self.site is not None else span(node)
+
+    @contextmanager
+    def collecting(self) -> Iterator[Collector]:
+        """Gather what is walked inside into a collector of its own."""
+        outer, self.out = self.out, Collector()
+        try:
+            yield self.out
+        finally:
+            self.out = outer
+
+    def merge(self, inner: Collector) -> None:
+        self.out.uses |= inner.uses
+        self.out.defs |= inner.defs
+        self.out.reads += inner.reads
+        self.out.writes += inner.writes
+        self.out.stores += inner.stores
+        self.out.flags |= inner.flags
+        self.out.opaque += inner.opaque
+
+    def pointees(self, symbols: Bases) -> Bases:
+        return frozenset(t for s in symbols for t in ({s} if s.is_array else self.points[s]))
+
+    def accesses(self, bases: Bases, node: Node) -> list[Access]:
+        """Accesses of the node to each of `bases`, or to memory that is not known."""
+        return [Access(b, self.where(node)) for b in bases] or [Access(None, self.where(node))]
+
+
+def operator_of(node: Node) -> str:
+    """The operator of an expression, "" without one."""
+    operator = node.child_by_field_name("operator")
+    return operator.text.decode() if operator is not None and operator.text else ""
+
+
+def callee(node: Node) -> str:
+    """The unqualified name that a call expression calls."""
+    function = node.child_by_field_name("function")
+    while function is not None and function.type not in (
+        "identifier",
+        "field_identifier",
+        "primitive_type",
+    ):
+        step = function.child_by_field_name("name") or function.child_by_field_name("field")
+        if step is None:
+            break
+        function = step
+    return function.text.decode() if function is not None and function.text else ""
+
+
+def arguments_of(node: Node) -> list[Node]:
+    """The arguments of a call expression."""
+    listed = node.child_by_field_name("arguments")
+    return [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
+
+
+def has(node: Node, kind: str) -> bool:
+    """Whether a node of the kind stands in the tree below `node`, itself included."""
+    return node.type == kind or any(has(child, kind) for child in node.named_children)
+
+
+def lambda_function(name: str, node: Node) -> Function:
+    """A lambda expression as a function."""
+    declarator = node.child_by_field_name("declarator")
+    listed = declarator.child_by_field_name("parameters") if declarator is not None else None
+    parameters = tuple(listed.named_children) if listed is not None else ()
+    body = node.child_by_field_name("body")
+    return Function(name, node, parameters, body if body is not None else node)
