@@ -121,7 +121,7 @@ def test_uncommitted_copies_are_waited_for_by_wait_all_only() -> None:
 def test_late_copies_read_as_poison_and_early_ones_do_not_hide_it() -> None:
     """Without a wait the late mode shows NaN patterns, the early mode right data; both are findings."""
     body = "cp.async.cg.shared.global [%s], [%in], 16;" + STORE + "cp.async.wait_all;"
-    data, got, findings = run(body)
+    _, got, findings = run(body)
     assert got.tolist() == [POISON] * 4
     assert findings == ["read of in-flight copy"]
     data, got, findings = run(body, early=True)
@@ -140,7 +140,7 @@ cp.async.wait_all;
         + STORE
     )
     assert run(body)[1].tolist() == [0] * 4
-    data, got, _ = run(body, early=True)
+    _, got, _ = run(body, early=True)
     assert got.any()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +46,17 @@ mov.u32 %lane, %laneid;
 ret;
 }}
 """
+
+
+def sizes(shape: str) -> tuple[int, int, int]:
+    """M, N and K of a shape such as m16n8k16."""
+    m, n, k = re.split("[mnk]", shape)[1:]
+    return int(m), int(n), int(k)
+
+
+def multiply(op: str, na: int, nb: int, nc: int) -> str:
+    """The instruction `op` with its accumulators in place."""
+    return f"{op} {names('c', nc)}, {names('a', na)}, {names('b', nb)}, {names('c', nc)};"
 
 
 def names(stem: str, count: int) -> str:
@@ -101,7 +114,7 @@ def to_fragments(matrix: Array, which: str, m: int, k: int, per: int) -> Array:
 
 @pytest.mark.parametrize(("shape", "d", "ab", "c"), MMA)
 def test_mma(shape: str, d: str, ab: str, c: str) -> None:
-    m, k = int(shape[1:].split("n")[0]), int(shape.split("k")[1])
+    m, _, k = sizes(shape)
     a, b, acc = random_matrix(1, (m, k), ab), random_matrix(2, (k, 8), ab), random_matrix(3, (m, 8), c)
     bits = 64 if ab == "f64" else 32
     per = bits // 8 // np.dtype(DTYPES[ab]).itemsize
@@ -170,8 +183,7 @@ WMMA = [
 )
 @pytest.mark.parametrize(("shape", "ab", "c", "na", "nb", "nc"), WMMA)
 def test_wmma(shape: str, ab: str, c: str, na: int, nb: int, nc: int, la: str, lb: str, lc: str) -> None:
-    m, rest = shape[1:].split("n")
-    rows, (columns, depth) = int(m), (int(x) for x in rest.split("k"))
+    rows, columns, depth = sizes(shape)
     a, b, acc = (
         random_matrix(1, (rows, depth), ab),
         random_matrix(2, (depth, columns), ab),
@@ -197,7 +209,7 @@ def test_wmma(shape: str, ab: str, c: str, na: int, nb: int, nc: int, la: str, l
             load.format("a", la, ab, names("a", na), stride(a, la)),
             load.format("b", lb, ab, names("b", nb), stride(b, lb)),
             load.format("c", lc, c, names("c", nc), stride(acc, lc)),
-            f"wmma.mma.sync.aligned.{la}.{lb}.{shape}.{math} {names('c', nc)}, {names('a', na)}, {names('b', nb)}, {names('c', nc)};",
+            multiply(f"wmma.mma.sync.aligned.{la}.{lb}.{shape}.{math}", na, nb, nc),
             f"wmma.store.d.sync.aligned.{lc}.{shape}.global.{c} [%pd], {names('c', nc)}, {stride(acc, lc)};",
         )
     )
@@ -215,7 +227,8 @@ def test_wmma(shape: str, ab: str, c: str, na: int, nb: int, nc: int, la: str, l
 def test_ldmatrix(count: int, trans: str) -> None:
     """Lane 8m + r holds the address of row r of matrix m; lane 4g + t gets columns 2t, 2t + 1 of row g."""
     data = np.arange(count * 64, dtype=np.uint16).reshape(count, 8, 8)
-    registers = f".reg .b32 %a<{count}>, %s, %w; .shared .align 16 .b8 tile[{count * 128}]; .reg .b32 %base; .reg .pred %p;"
+    registers = f".reg .b32 %a<{count}>, %s, %w, %base; .reg .pred %p;"
+    registers += f".shared .align 16 .b8 tile[{count * 128}];"
     body = f"""
 mov.u32 %base, tile;
 mov.u32 %w, %lane;
@@ -270,7 +283,7 @@ def test_sum_is_sequential_and_fused() -> None:
             fragments("a", "pa", 4, 32),
             fragments("b", "pb", 2, 32),
             fragments("c", "pc", 4, 32),
-            f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {names('c', 4)}, {names('a', 4)}, {names('b', 2)}, {names('c', 4)};",
+            multiply("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 4, 2, 4),
             fragments("c", "pd", 4, 32, store=True),
         )
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tilepipe.emulator import layout
 from tilepipe.emulator.codegen.builder import Builder, items
 from tilepipe.emulator.codegen.memory import memory_operand, space_of
+from tilepipe.emulator.codegen.registry import known_form
 from tilepipe.emulator.ptx.model import Imm, Instruction, Operand, Reg
 
 # The numbers of `runtime/collectives.h`.
@@ -99,7 +100,8 @@ def record(b: Builder, i: Instruction, slot_of: SlotOf) -> layout.Collective:
     """The record of a collective, a barrier or a yield; raises `Unsupported` for forms we do not run."""
     r = Recorder(b, i, slot_of)
     name = "warpsync" if i.mods[:1] == ("warp",) else {"barrier": "bar"}.get(i.op, i.op)
-    _RECORDERS[name](r)
+    with known_form(b, i):
+        _RECORDERS[name](r)
     return r.record
 
 

@@ -13,6 +13,7 @@ from tilepipe.emulator import layout
 from tilepipe.emulator.codegen import arithmetic, compare, convert, memory
 from tilepipe.emulator.codegen.builder import PRED, U32, Addresses, Builder
 from tilepipe.emulator.codegen.collective import is_whole_warp, record, split_kind
+from tilepipe.emulator.codegen.modifiers import check_modifiers
 from tilepipe.emulator.codegen.registry import translate
 from tilepipe.emulator.ptx.dataflow import definitions, live_after, uses
 from tilepipe.emulator.ptx.model import Function, Instruction, Label, Place, Reg, Sym
@@ -193,7 +194,8 @@ class _Translator:
     def arrive(self, i: Instruction) -> None:
         if len(i.operands) != 2:
             raise self.b.unsupported(i.text)
-        arguments = (f"i32 {self.b.read(o, U32)}" for o in i.operands)
+        check_modifiers(self.b, i)
+        arguments = [f"i32 {self.b.read(o, U32)}" for o in i.operands]
         self.b.call("void", "tp_barrier_arrive", "ptr %thread", *arguments, f"i32 {self.b.site()}")
 
     # -- splits

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tilepipe.emulator.codegen.builder import Builder
+from tilepipe.emulator.codegen.modifiers import check_modifiers
 from tilepipe.emulator.ptx.model import Instruction
 
 Handler = Callable[[Builder, Instruction], None]
@@ -25,4 +27,15 @@ def translate(b: Builder, i: Instruction) -> None:
     """Emits one instruction that neither branches nor stops the thread."""
     if i.op not in HANDLERS:
         raise b.unsupported(f"instruction {i.text}")
-    HANDLERS[i.op](b, i)
+    with known_form(b, i):
+        HANDLERS[i.op](b, i)
+
+
+@contextmanager
+def known_form(b: Builder, i: Instruction) -> Iterator[None]:
+    """Checks the modifiers, and turns operands that are missing or of the wrong sort into a refusal."""
+    check_modifiers(b, i)
+    try:
+        yield
+    except (IndexError, KeyError, ValueError, StopIteration) as problem:
+        raise b.unsupported(f"{i.text} with these operands") from problem

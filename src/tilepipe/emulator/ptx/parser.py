@@ -3,10 +3,10 @@ labels get unique names, so that every later stage sees one flat list per functi
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field, replace
 
 from tilepipe.emulator.ptx.lexer import Token, tokenize
+from tilepipe.emulator.ptx.literals import literal, pack_literal
 from tilepipe.emulator.ptx.model import (
     Function,
     Imm,
@@ -69,7 +69,9 @@ class _Parser:
         return self.tokens[self.at]
 
     def next(self) -> Token:
-        token = self.tokens[self.at]
+        token = self.token
+        if token.kind == "end":
+            raise Unsupported("a text that ends early", token.line)
         self.at += 1
         return token
 
@@ -187,7 +189,7 @@ class _Parser:
                 raise Unsupported(f"variable {name} initialised with an address", line)
             minus = [values[i - 1].text == "-" for i, t in enumerate(values) if t.kind in ("int", "float")]
             initial = b"".join(
-                _pack_literal(t, element, negative) for t, negative in zip(words, minus, strict=True)
+                pack_literal(t, element, negative) for t, negative in zip(words, minus, strict=True)
             )
         return Variable(name, space, align or element.bytes, count * element.bytes, initial)
 
@@ -348,13 +350,13 @@ class _Parser:
         if self.accept("!"):
             return replace(self.register(self.next()), negated=True)
         if self.accept("-"):
-            literal = _literal(self.next())
-            if literal.float_bits:
-                return Imm(literal.value ^ 1 << (literal.float_bits - 1), literal.float_bits)
-            return Imm(-literal.value)
+            number = literal(self.next())
+            if number.float_bits:
+                return Imm(number.value ^ 1 << (number.float_bits - 1), number.float_bits)
+            return Imm(-number.value)
         token = self.next()
         if token.kind in ("int", "float"):
-            return _literal(token)
+            return literal(token)
         if token.kind != "word":
             raise Unsupported(f"operand {token.text!r}", token.line)
         return self.parse_name(token)
@@ -370,36 +372,14 @@ class _Parser:
             sign = -1 if self.next().text == "-" else 1
             if self.accept("-"):
                 sign = -sign
-            return Mem(base, sign * _literal(self.next()).value)
+            return Mem(base, sign * literal(self.next()).value)
         return base
-
-
-def _literal(token: Token) -> Imm:
-    text = token.text
-    if token.kind == "float":
-        if text[:2] in ("0f", "0F"):
-            return Imm(int(text[2:], 16), 32)
-        if text[:2] in ("0d", "0D"):
-            return Imm(int(text[2:], 16), 64)
-        return Imm(int(struct.unpack("<Q", struct.pack("<d", float(text)))[0]), 64)
-    if token.kind != "int":
-        raise Unsupported(f"{text!r} where a number is expected", token.line)
-    text = text.rstrip("U")
-    if text[:2] in ("0x", "0X", "0b", "0B"):
-        return Imm(int(text, 0))
-    return Imm(int(text, 8) if text.startswith("0") and text != "0" else int(text))
-
-
-def _pack_literal(token: Token, element: ScalarType, negative: bool) -> bytes:
-    literal = _literal(token)
-    value = literal.value
-    if literal.float_bits and literal.float_bits != element.bits:
-        raise Unsupported("a float initialiser of another width", token.line)
-    if negative:
-        value = value ^ 1 << (literal.float_bits - 1) if literal.float_bits else -value
-    return (value & ((1 << element.bits) - 1)).to_bytes(element.bytes, "little")
 
 
 def parse(text: str) -> Module:
     """Parses a PTX text; raises `Unsupported` where it uses something the emulator does not know."""
-    return _Parser(text).parse()
+    parser = _Parser(text)
+    try:
+        return parser.parse()
+    except ValueError as problem:  # a number where there is none
+        raise Unsupported("malformed PTX", parser.token.line) from problem
