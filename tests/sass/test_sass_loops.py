@@ -305,7 +305,7 @@ def test_the_numbers_of_a_small_ring() -> None:
     (load,) = facts.loads
     assert (load.asynchronous, load.bytes, load.iterations) == (True, 16, 1)
     assert (load.window, load.barriers_crossed, load.barriers_before_work) == (2, 0, 0)
-    assert load.work_before_barrier == 0
+    assert load.reads_before_barrier == 0
     assert load.cycles == 6  # LDGDEPBAR, LDS, two FFMA, the padding and the branch, one cycle each
 
 

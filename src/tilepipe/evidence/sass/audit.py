@@ -25,6 +25,7 @@ NO_LOOP = "TP430"
 AMBIGUOUS = "TP431"
 NO_ENCODING = "TP432"
 
+_TILE_READ = 0.5  # of a tile's shared loads; a thread may read back a little that it copied itself
 _MANY_TRIPS = 64  # the other extreme for inner loops whose trips are unknown
 _MBARRIER = frozenset(("ARRIVES", "SYNCS"))
 _LOCAL = frozenset(("STL", "LDL"))
@@ -35,8 +36,8 @@ class Expectation:
     """What the rewriter knows about the loop that it emitted.
 
     `asynchronous`: there are cp.async copies. `registers`: loads through registers belong to the pipeline too;
-    with False they are the author's (say, a gather within compute) and only the copies are judged.
-    `barriers`: block barriers that a tile of the emitted loop passes, the author's within compute included,
+    with False they are the author's (say, a gather within compute), and only copies are judged.
+    `barriers`: block barriers that a tile of the emitted loop passes, the author's included,
     `barriers_original` the same of the original, `author_barriers` how many of them stand inside compute; in
     all of them, barriers in inner loops do not count.
     `fallback`: the author's loop stands beside the pipelined one, behind a dispatch. `math_per_tile` and
@@ -222,8 +223,8 @@ def _judge_load(load: LoadFacts, expected: Expectation, mbarrier: bool) -> list[
             f"{load.tile_work:g} a tile; at least {load.needed:g} should hide it"
         )
         found.append(_Finding(NOT_OVERLAPPED, "failed", message))
-    elif load.work_before_barrier >= load.tile_work / 2:
-        message = f"no block barrier stands between the wait for {name} and the math of the next tile"
+    elif load.reads_before_barrier >= _TILE_READ:
+        message = f"no block barrier stands between the wait for {name} and the reads of its tile"
         found.append(_Finding(NOT_PUBLISHED, "failed", message))
     elif _waited_late(load, expected):
         message = (

@@ -9,7 +9,7 @@ from tilepipe.evidence.sass.cfg import Graph, Loop
 from tilepipe.evidence.sass.decode import Instruction
 from tilepipe.evidence.sass.flow import SHARED_LOADS, find_math, reaches_shared_store
 from tilepipe.evidence.sass.registers import access_bytes
-from tilepipe.evidence.sass.scoreboard import Wait, wait_for
+from tilepipe.evidence.sass.scoreboard import wait_for
 from tilepipe.evidence.sass.trace import Step, Trace, trace_through
 from tilepipe.evidence.sass.trips import trip_count
 
@@ -28,8 +28,8 @@ class LoadFacts:
     `window` is the work (`flow.Math`) between issue and wait, `cycles` the issue cycles there (the sum of
     the stall counts), both over whole iterations where the wait comes in a later one, and
     `barriers_crossed` the block barriers there; `barriers_before_work` counts those before the `needed` work
-    has been issued, `work_before_barrier` the work between the wait and the block barrier after it. `wait` is
-    None where the loop has none.
+    has been issued, `reads_before_barrier` is the share of a tile's shared loads between the wait and the
+    block barrier after it. `wait` is None where the loop has none.
     """
 
     instruction: Instruction
@@ -41,13 +41,24 @@ class LoadFacts:
     cycles: int
     barriers_crossed: int
     barriers_before_work: int
-    work_before_barrier: int
+    reads_before_barrier: float
     tile_work: float
 
     @property
     def needed(self) -> float:
         """The work that should stand between issue and wait."""
         return self.tile_work * (_COPY_SHARE if self.asynchronous else _LOAD_SHARE)
+
+
+@dataclass(frozen=True)
+class _Body:
+    """A trace with its work and its shared loads by step, and how much of either a tile has."""
+
+    trace: Trace
+    work: list[int]
+    reads: list[int]
+    tile_work: float
+    tile_reads: float
 
 
 @dataclass(frozen=True)
@@ -137,21 +148,27 @@ def _loads(
         if not wanted:
             continue
         trace = trace_through(graph, loop, trips, block, assumed)
-        marks = find_math(trace).work
-        tile_work = _total(trace, marks) / tiles
+        work = find_math(trace).work
+        reads = [int(_is_shared_read(step.instruction)) for step in trace.steps]
+        body = _Body(trace, work, reads, _total(trace, work) / tiles, _total(trace, reads) / tiles)
         for instruction in wanted:
             issue = trace.find(instruction)
             if issue is None:
                 continue
             if instruction.opcode == "LDGSTS" or reaches_shared_store(trace, issue):
-                found.append(_load(trace, marks, issue, tile_work))
+                found.append(_load(body, issue))
     return tuple(found)
 
 
-def _load(trace: Trace, marks: list[int], issue: int, tile_work: float) -> LoadFacts:
-    instruction = trace.steps[issue].instruction
-    scope, offset = _scope(trace, issue)
-    scoped_marks = marks[offset : offset + len(scope.steps)]
+def _is_shared_read(instruction: Instruction) -> bool:
+    return instruction.opcode in SHARED_LOADS and not instruction.never_runs
+
+
+def _load(body: _Body, issue: int) -> LoadFacts:
+    instruction = body.trace.steps[issue].instruction
+    scope, offset = _scope(body.trace, issue)
+    work = body.work[offset : offset + len(scope.steps)]
+    tile_work = body.tile_work
     wait = wait_for(scope, issue - offset)
     window = cycles = crossed = before = 0
     needed = tile_work * (_COPY_SHARE if instruction.opcode == "LDGSTS" else _LOAD_SHARE)
@@ -164,7 +181,7 @@ def _load(trace: Trace, marks: list[int], issue: int, tile_work: float) -> LoadF
             if _is_tile_barrier(step):
                 crossed += 1
                 before += window < needed
-            window += scoped_marks[place] * weight
+            window += work[place] * weight
             cycles += step.instruction.control.stall * weight
     return LoadFacts(
         instruction=instruction,
@@ -176,7 +193,7 @@ def _load(trace: Trace, marks: list[int], issue: int, tile_work: float) -> LoadF
         cycles=cycles,
         barriers_crossed=crossed,
         barriers_before_work=before,
-        work_before_barrier=0 if wait is None else _work_before_barrier(scope, scoped_marks, wait),
+        reads_before_barrier=0.0 if wait is None else _reads_before_barrier(body, offset + wait.step),
         tile_work=tile_work,
     )
 
@@ -198,13 +215,14 @@ def _scope(trace: Trace, issue: int) -> tuple[Trace, int]:
     return trace, 0
 
 
-def _work_before_barrier(trace: Trace, marks: list[int], wait: Wait) -> int:
-    """Math from the wait to the next block barrier; all of the math where none follows."""
-    math = 0
-    if trace.steps[wait.step].instruction.is_barrier:
-        return 0
-    for place, _ in trace.cycle(wait.step, 1):
+def _reads_before_barrier(body: _Body, wait: int) -> float:
+    """The share of a tile's shared loads that stands between the wait and the next block barrier."""
+    trace = body.trace
+    if trace.steps[wait].instruction.is_barrier:
+        return 0.0
+    count = 0
+    for place, _ in trace.cycle(wait, 1):
         if trace.steps[place].instruction.is_barrier:
-            return math
-        math += marks[place] * trace.weight(place)
-    return math
+            break
+        count += body.reads[place] * trace.weight(place)
+    return count / body.tile_reads if body.tile_reads else 0.0
