@@ -43,6 +43,9 @@ KERNEL = "__global__ void k(float* p) { p[0] = 1; }\n"
         "template __global__ void t<3>(int*);",
         "auto go = [](float* p) { k<<<1, 1>>>(p); };",
         "#ifdef MAIN\nint main() { }\n#endif",
+        "template void launch<float>(float*);",
+        "#define BIND(name) void name(torch::Tensor t) { run(t); }\nBIND(go)",
+        "__host__ __forceinline__ void f() { }",
     ],
 )
 def test_host_code_goes(gone: str) -> None:

@@ -191,6 +191,23 @@ def test_a_missing_include_is_named(nvrtc: NvrtcToolchain) -> None:
     )
 
 
+def test_unknown_system_headers_are_passed_over_where_no_kernel_needs_them(nvrtc: NvrtcToolchain) -> None:
+    text = "#include <acme/logging.hpp>\n#include <acme/pool.hpp>\nacme::Pool pool;\n"
+    kernel = "__global__ void k(int* p) { *p = 1; }\n"
+    compiled(nvrtc.compile(unit(text + kernel), "sm_80", "ptx"))
+    needing = text + "__global__ void k(int* p) { *p = acme::one(); }\n"
+    (one,) = refused(nvrtc, unit(needing), code="TP201").diagnostics
+    assert one.place is not None
+    assert (one.place.line, "acme/logging.hpp" in one.message) == (1, True)
+
+
+def test_macros_that_expand_to_host_code_go(nvrtc: NvrtcToolchain) -> None:
+    text = "#define REGISTER(name) static Registrar registrar_##name(#name);\nREGISTER(first)\nREGISTER(second)\n"
+    text += "#define HELPER(T) __device__ T half_of(T x) { return x / 2; }\nHELPER(int)\n"
+    text += "__global__ void k(int* p) { *p = half_of(*p); }\n"
+    compiled(nvrtc.compile(unit(text), "sm_80", "ptx"))
+
+
 @pytest.mark.parametrize(
     ("text", "kernel", "instantiate", "code"),
     [

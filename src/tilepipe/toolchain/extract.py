@@ -29,7 +29,7 @@ _HOST_ONLY = re.compile(
     rb"\bstd\s*::\s*(?:vector|string|map|set|unordered_\w+|list|deque|queue|stack|[io]?f?stream|[io]?stringstream"
     rb"|cout|cerr|clog|endl|chrono|thread|mutex|unique_ptr|shared_ptr|function|mt19937\w*|random_device"
     rb"|\w*_distribution|runtime_error|exception|to_string|filesystem)\b"
-    rb"|\bcuda[A-Z]\w*\s*\(|<<<|\bstd\s*::\s*\w*printf\b"
+    rb"|\bcuda[A-Z]\w*\s*\(|<<<|\bstd\s*::\s*\w*printf\b|\b(?:torch|at|c10|pybind11|py)\s*::"
 )
 _NOTHING_DECLARED = re.compile(rb"[ \t]*\r?\n\s*(?=[A-Za-z_#/]|\Z)|[ \t]*\Z")
 _DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)([\s\S]*)")
@@ -55,10 +55,11 @@ _TYPE_BODIES = frozenset({"field_declaration_list", "enumerator_list"})
 
 @dataclass(frozen=True)
 class Macros:
-    """Names that stand, directly or through other macros, for device code or for a kernel."""
+    """Names that stand, directly or through other macros, for device code, for a kernel, for host code."""
 
     device: frozenset[bytes]
     kernel: frozenset[bytes]
+    host: frozenset[bytes]
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,14 @@ class Extraction:
 def macros(sources: list[SourceFile]) -> Macros:
     """The qualifier macros of a file and its headers."""
     bodies: dict[bytes, set[bytes]] = {}
+    host: set[bytes] = set()
     for source in sources:
-        for name, words in _definitions(source):
-            bodies.setdefault(name, set()).update(words)
-    return Macros(_closure(bodies, _DEVICE), _closure(bodies, _KERNEL))
+        for name, body in _definitions(source):
+            bodies.setdefault(name, set()).update(_words(body))
+            if _HOST_ONLY.search(body):
+                host.add(name)
+    device = _closure(bodies, _DEVICE)
+    return Macros(device, _closure(bodies, _KERNEL), frozenset(host - device))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -123,12 +128,12 @@ def _sorted_items(
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _definitions(source: SourceFile) -> tuple[tuple[bytes, frozenset[bytes]], ...]:
-    """The macros of one file, each with the words of its body."""
+def _definitions(source: SourceFile) -> tuple[tuple[bytes, bytes], ...]:
+    """The macros of one file, each with its parameters and body."""
     data = source.data
     directives = (lexeme for lexeme in lexemes(data) if lexeme.kind == "directive")
     found = (_DEFINE.match(data, lexeme.start, lexeme.end) for lexeme in directives)
-    return tuple((match.group(1), frozenset(_words(match.group(2)))) for match in found if match)
+    return tuple((match.group(1), match.group(2)) for match in found if match)
 
 
 @dataclass
@@ -155,7 +160,7 @@ class _Sorter:
             name = _MACRO_LIKE.match(self.data, call.start)
             inside = any(item.start_byte <= call.start < item.end_byte for item in items)
             if not inside and name is not None and name.group() not in self.known.device:
-                self.suspects.append(call)
+                (self.host if name.group() in self.known.host else self.suspects).append(call)
 
     def _verdict(self, item: tree_sitter.Node) -> str:
         """ "keep", "host" or "suspect"."""
@@ -167,6 +172,8 @@ class _Sorter:
             return "keep"
         if words & _COMPILE_TIME:
             return "suspect"
+        if item.type == "template_instantiation" and item.child_by_field_name("declarator") is not None:
+            return "host"  # of a function that is
         specifiers = _words(_specifiers(self.data, inner))
         if inner.type == "function_definition":
             return "suspect" if any(_MACRO_LIKE.match(word) for word in specifiers) else "host"

@@ -25,19 +25,20 @@ _STANDARD = (
 _SYSTEM = (
     "stdio.h stdlib.h string.h time.h ctype.h errno.h unistd.h getopt.h signal.h inttypes.h "
     "stdarg.h stdbool.h memory.h malloc.h fcntl.h pthread.h omp.h mpi.h windows.h sys/time.h "
-    "sys/types.h sys/stat.h sys/resource.h sys/mman.h sys/timeb.h "
+    "sys/types.h sys/stat.h sys/resource.h sys/mman.h sys/timeb.h strings.h sys/utsname.h "
 )
 _CUDA_HOST = (
     "cublas_v2.h cublas.h cublasLt.h cublasXt.h cusparse.h cusolverDn.h cusolver_common.h "
     "curand.h cufft.h cudnn.h nvml.h nvToolsExt.h nvtx3/nvToolsExt.h nvtx3/nvtx3.hpp "
-    "cuda_profiler_api.h cupti.h nvrtc.h helper_cuda.h helper_functions.h helper_image.h "
-    "helper_string.h helper_timer.h helper_cuda_drvapi.h exception.h "
+    "cuda_profiler_api.h cuda_gl_interop.h cudaGL.h cuda_egl_interop.h cupti.h nvrtc.h "
+    "helper_cuda.h helper_functions.h helper_image.h helper_string.h helper_timer.h "
+    "helper_cuda_drvapi.h exception.h "
 )
 _HOST_ONLY = frozenset((_STANDARD + _SYSTEM + _CUDA_HOST).split())
-_HOST_ONLY_PREFIXES = (
-    "torch/", "ATen/", "c10/", "pybind11/", "thrust/device_", "thrust/host_", "thrust/system/", "cub/device/",
-    "benchmark/", "gtest/", "gflags/", "glog/", "Eigen/", "boost/",
-)  # fmt: skip
+_HOST_ONLY_FOLDERS = re.compile(
+    r"(?:torch|ATen|c10|pybind11|cub/device|benchmark|gtest|gflags|glog|Eigen|boost|GL|EGL)/"
+    r"|thrust/(?!complex|tuple|pair|swap|random|functional)"  # Thrust's algorithms and containers
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def gather(unit: Unit) -> Files:
                 headers[found] = SourceFile(str(found), text)
                 pending.append((headers[found], found.parent))
     in_user = {name for name in _HOST_ONLY if _find(name, user) is not None}
-    host = (_HOST_ONLY | {name for name in spelled if name.startswith(_HOST_ONLY_PREFIXES)}) - in_user
+    host = (_HOST_ONLY | {name for name in spelled if _HOST_ONLY_FOLDERS.match(name)}) - in_user
     return Files(main, tuple(headers[path] for path in sorted(headers)), tuple(sorted(host)))
 
 

@@ -101,12 +101,14 @@ class NvrtcToolchain(CachingToolchain):
                 return _with_entry(program, unit)
             failed = Failed(program.log, _refuse(program, source), rounds)
             first = first or failed
-            without = source.without(parse_errors(program.log), only_first)
+            errors = parse_errors(program.log)
+            without = source.without(errors, only_first)
             if without is None:
                 # What the compiler says of the text as the author wrote it is worth more than what it says
                 # after something was blanked, which may only be the consequence.
-                known = set(parse_errors(failed.log)) <= set(parse_errors(first.log))
-                return failed if known else replace(first, rounds=rounds)
+                news = set(errors) - set(parse_errors(first.log))
+                told = not news or all(one.file == _NAME_MAP for one in errors)
+                return replace(failed if told else first, rounds=rounds)
             source = without
         return replace(first or failed, rounds=_ATTEMPTS)
 
