@@ -10,11 +10,12 @@ from tilepipe.evidence.sass import Expectation, audit
 from tilepipe.evidence.types import Correctness, Races, Sass
 from tilepipe.gpu import occupancy
 from tilepipe.job import Job
-from tilepipe.kernel.model import KernelModel, launch_bound_span
+from tilepipe.kernel.launchbounds import launch_bound_span
+from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Device
 from tilepipe.plan.candidates import base_id, capped
 from tilepipe.plan.types import Candidate
-from tilepipe.problem import Sizes, tile_sizes
+from tilepipe.problem import KernelProblem, Sizes, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
 from tilepipe.rewrite.consumer import redundant_barriers
 from tilepipe.toolchain import builds_whole_file, disassemble
@@ -23,15 +24,19 @@ from tilepipe.toolchain.types import Compiled
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A candidate as source text and as a cubin for the job's architecture."""
+    """A candidate as source text and as a cubin for the job's architecture.
+
+    `problem` is that of the changed kernel where it is launched in another way than the original.
+    """
 
     candidate: Candidate
     rewrite: Rewrite
     cubin: Compiled
+    problem: KernelProblem | None = None
 
     @property
     def change(self) -> LaunchChange:
-        return LaunchChange(self.rewrite.stages_factor, self.rewrite.extra_dynamic_shared)
+        return LaunchChange(self.rewrite.stages_factor, self.rewrite.extra_dynamic_shared, self.problem)
 
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:

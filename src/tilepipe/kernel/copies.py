@@ -7,7 +7,6 @@ that holds the element in between. What is computed, converted or patched is sta
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -18,13 +17,9 @@ from tilepipe.kernel.loader import Split
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, TileLoop
+from tilepipe.kernel.zeros import Zeros, bare
 from tilepipe.source import Span
 from tilepipe.source.parse import span
-
-_ZERO_CALLS = re.compile(
-    r"^(make_\w+|__\w*2(half|bfloat16)\w*|__u?short_as_\w+|__u?int_as_\w+|[A-Za-z_]\w*)$"
-)
-_NUMBER = re.compile(r"^(0[xX]0+|0*\.?0*)([eE][+-]?\d+)?[uUlLfF]*$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +56,7 @@ class Copies:
         self.file = file
         self.tile = tile
         self.split = split
+        self.zeros = Zeros(file, tile)
         self._stores = [s for s in tile.stores if s.buffer in tile.staged and s.kind != "compute"]
 
     def classify(self) -> tuple[Copy | NotACopy, ...]:
@@ -69,7 +65,7 @@ class Copies:
 
     def _is_fill(self, use: StoreUse) -> bool:
         """A store of zero: it follows the copy whose gap it fills."""
-        return use.store is not None and self.is_zero(self.node(use.store.right), fixed=True)
+        return use.store is not None and self.zeros.is_zero(self.node(use.store.right), fixed=True)
 
     def text(self, at: Span) -> str:
         return self.file.source.slice(at)
@@ -92,7 +88,7 @@ class Copies:
             use.item.statement.span
         ):
             return NotACopy(use, "the store is part of a larger statement")
-        right = _bare(self.node(store.right))
+        right = bare(self.node(store.right))
         if self._is_load(right, use.item):
             return self._direct(use, right)
         if right.type == "conditional_expression":
@@ -139,7 +135,7 @@ class Copies:
             return None
         if (item.own.loads and item.own.loads[0].nested) or branch.condition is None:
             return None
-        if not self.is_zero(self.node(partner[0].right)):
+        if not self.zeros.is_zero(self.node(partner[0].right)):
             return None
         condition = _unparenthesised(self.text(branch.condition))
         return branch, f"!({condition})" if negated else condition
@@ -152,12 +148,12 @@ class Copies:
         if condition is None or then is None or other is None:
             return NotACopy(use, "the guard is not understood")
         guard = _unparenthesised(self.text(span(condition)))
-        if self.is_zero(then):
+        if self.zeros.is_zero(then):
             then, other, guard = other, then, f"!({guard})"
-        load = _bare(then)
+        load = bare(then)
         if not self._reads_one(use.item, load):
             return NotACopy(use, "the guarded value is computed, not copied")
-        if not self.is_zero(other, fixed=True):
+        if not self.zeros.is_zero(other, fixed=True):
             return NotACopy(use, "the value outside of the guard is not zero")
         root = self._root(use.item, span(right))
         return Copy(
@@ -204,8 +200,8 @@ class Copies:
         store = use.store
         assert store is not None
         found = [(d, self._assigned(d, variable)) for d in definitions]
-        loads = [(d, v) for d, v in found if v is not None and self._is_load(_bare(v), d)]
-        zeros = [(d, v) for d, v in found if v is not None and self.is_zero(v)]
+        loads = [(d, v) for d, v in found if v is not None and self._is_load(bare(v), d)]
+        zeros = [(d, v) for d, v in found if v is not None and self.zeros.is_zero(v)]
         if len(loads) != 1 or len(loads) + len(zeros) != len(definitions) or len(zeros) > 1:
             return NotACopy(use, f"`{variable.name}` is not simply loaded before it is stored")
         at, value = loads[0]
@@ -221,7 +217,7 @@ class Copies:
             return NotACopy(use, f"`{variable.name}` is loaded under a condition only")
         if self._changed_between(at, use.item, uses):
             return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
-        source = self._source_text(_bare(value))
+        source = self._source_text(bare(value))
         source = f"({source}){member}" if member else source
         root = self._root(at, span(value))
         return Copy(use, self.text(store.left), source, guard, uses, root, use.item.statement, at)
@@ -236,13 +232,13 @@ class Copies:
         if len(definitions) != 1 or definitions[0].statement.kind != "leaf":
             return reason
         at = definitions[0]
-        assignment = _bare(self.node(at.statement.span))
+        assignment = bare(self.node(at.statement.span))
         if assignment.type == "expression_statement":
             assignment = assignment.named_children[0]
         left, right = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
         if left is None or right is None or self.text(span(left)) != self.text(span(value)):
             return reason
-        if not self._is_load(_bare(right), at):
+        if not self._is_load(bare(right), at):
             return reason
         loops = [[p for p in i.parents if p.is_loop] for i in (at, use.item)]
         if [self._header(p) for p in loops[0]] != [self._header(p) for p in loops[1]]:
@@ -257,7 +253,7 @@ class Copies:
         uses = frozenset(twin.get(s.name, s) if self._local_to(s, loops[0][0]) else s for s in at.own.uses)
         uses |= use.item.own.uses - {variable}
         root = self._root(at, span(right))
-        source = self._source_text(_bare(right))
+        source = self._source_text(bare(right))
         return Copy(use, self.text(store.left), source, None, uses, root, use.item.statement, use.item)
 
     def _header(self, loop: Statement) -> str:
@@ -349,76 +345,10 @@ class Copies:
                 return load.bases[0] if load.bases else None
         return None
 
-    def is_zero(self, node: Node, depth: int = 0, fixed: bool = False) -> bool:
-        """Whether an expression is zero in every bit: literals, conversions of zero, variables so initialised.
-
-        With `fixed`, only variables that nothing changes count; without, the value right after initialisation does.
-        """
-        node = _bare(node)
-        text = self.text(span(node))
-        if node.type == "number_literal":
-            return bool(_NUMBER.match(text))
-        if node.type == "cast_expression":
-            value = node.child_by_field_name("value")
-            return value is not None and self.is_zero(value, depth, fixed)
-        if node.type == "call_expression":
-            name, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            arguments = listed.named_children if listed is not None else []
-            called = self.text(span(name)) if name is not None else ""
-            return (
-                bool(_ZERO_CALLS.match(called))
-                and called not in self.file.functions
-                and bool(arguments)
-                and all(self.is_zero(a, depth, fixed) for a in arguments)
-            )
-        if node.type in ("initializer_list", "compound_literal_expression"):
-            inner = node.child_by_field_name("value") or node
-            return all(
-                self.is_zero(c, depth, fixed) for c in inner.named_children if c.type != "type_identifier"
-            )
-        if node.type == "identifier" and depth < 4:
-            value = self._initial_value(text, fixed)
-            return value is not None and self.is_zero(value, depth + 1, fixed)
-        return False
-
-    def _initial_value(self, name: str, fixed: bool) -> Node | None:
-        """The initialiser of a variable, if it is the only declaration of that name in the kernel."""
-        body = self.tile.path[0].span
-        found: list[Node] = []
-        stack = [self.node(body)]
-        while stack:
-            node = stack.pop()
-            if node.type == "init_declarator":
-                inner = node.child_by_field_name("declarator")
-                value = node.child_by_field_name("value")
-                if inner is not None and self.text(span(inner)) == name and value is not None:
-                    found.append(value)
-            stack.extend(node.named_children)
-        changed = [
-            i
-            for i in self.tile.flow.items
-            for s in i.own.defs
-            if s.name == name and i.statement.kind == "leaf"
-        ]
-        if len(found) == 1 and not (fixed and changed) and all(self._precedes(found[0], i) for i in changed):
-            return found[0]
-        return None
-
-    def _precedes(self, value: Node, change: Item) -> bool:
-        """Whether the initial value is still there: changes come later, under a condition, in this iteration."""
-        inside = self.tile.loop.span.start <= value.start_byte < self.tile.loop.span.end
-        return inside and value.start_byte < change.statement.span.start
-
 
 def _dominates(first: Item, second: Item) -> bool:
     """Whether the first statement always runs before the second: its enclosing statements enclose both."""
     return first.order < second.order and set(first.parents) <= set(second.parents)
-
-
-def _bare(node: Node) -> Node:
-    while node.type in ("parenthesized_expression", "condition_clause") and node.named_children:
-        node = node.named_children[0]
-    return node
 
 
 def _unparenthesised(text: str) -> str:

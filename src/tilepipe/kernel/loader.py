@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.flow import Item
-from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, header_effects
 
@@ -114,8 +113,3 @@ def _varying(tile: TileLoop, carried: frozenset[Symbol]) -> frozenset[Symbol]:
                 found |= item.own.defs
                 changed = True
     return frozenset(found)
-
-
-def is_moved_whole(statement: Statement, moved: frozenset[Item], tile: TileLoop) -> bool:
-    """Whether nothing of a statement is left to the consumer."""
-    return all(tile.flow.of[id(s)] in moved for s in statement.walk() if s.kind != "block")

@@ -6,10 +6,8 @@ Built in two pure steps around the compiler: `study` reads the source and return
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import legality, surroundings
@@ -17,26 +15,20 @@ from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.loader import Split, split
-from tilepipe.kernel.stale import stale_reads
+from tilepipe.kernel.question import Question
+from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, tile_loops
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
-from tilepipe.source import Edit, Span, apply_edits
+from tilepipe.source import Span
+
+__all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
 
 Answers = Mapping[str, int | str | None]
 _ASYNC_BYTES = (4, 8, 16)
-
-
-@dataclass(frozen=True)
-class Ask:
-    """A question for the compiler; `offset` is a statement boundary of `Study.text`."""
-
-    key: str
-    kind: Literal["value", "type"]
-    expression: str
-    offset: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,18 +131,18 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         return tile
     parts = split(tile, surroundings.after_effects(tile))
     divergent = legality.divergence(analysed.body)
-    question = legality.Question(file.source, analysed.body, tile, parts, divergent, no_alias)
-    refused = legality.check(question) or stale_reads(question)
+    question = Question(file.source, analysed.body, tile, parts, divergent, no_alias)
+    refused = legality.check(question)
     if refused is not None:
         return refused
     copies = Copies(file, tile, parts).classify()
-    threads = _launch_bound(file, kernel)
+    threads = launch_bound(file, kernel)
     loops = {
         id(i.statement): loop
         for i in parts.loader
         if i.statement.is_loop and (loop := counted(file, i.statement, threads, _call_around(i))) is not None
     }
-    text, asks = _questions(file, analysed, tile, parts, copies, loops)
+    text, asks = questions(file, analysed, tile, parts, copies, loops)
     return Study(file, analysed, tile, parts, copies, loops, text, asks)
 
 
@@ -194,109 +186,6 @@ def _why_none(effects: Effects, analysed: Analysed) -> str:
     return "no loop both fills shared memory from global memory and computes on it behind barriers"
 
 
-_BOUNDS = re.compile(rb"__launch_bounds__\s*\(((?:[^,()]|\([^()]*\))+)(,?)")
-
-
-def launch_bound_span(file: CudaFile, kernel: KernelText, alone: bool = True) -> Span | None:
-    """Where the kernel states its maximum block size; with `alone`, only if that is the one argument."""
-    found = _BOUNDS.search(file.source.data, kernel.span.start, kernel.body.start)
-    if found is None or (alone and found.group(2)):
-        return None
-    return Span(found.start(1), found.end(1))
-
-
-def launch_bound_text(file: CudaFile, kernel: KernelText) -> str | None:
-    """The text of the kernel's maximum block size, None without `__launch_bounds__`."""
-    at = launch_bound_span(file, kernel, alone=False)
-    return file.source.slice(at).strip() if at is not None else None
-
-
-def _launch_bound(file: CudaFile, kernel: KernelText) -> int | None:
-    text = launch_bound_text(file, kernel)
-    macro = file.macros.get(text) if text else None
-    value = macro.body if macro is not None else text
-    return int(value) if value is not None and value.isdigit() else None
-
-
-# -- questions -------------------------------------------------------------------------------------------------
-
-
-def _questions(
-    file: CudaFile,
-    analysed: Analysed,
-    tile: TileLoop,
-    parts: Split,
-    copies: tuple[Copy | NotACopy, ...],
-    loops: Mapping[int, CountedLoop],
-) -> tuple[str, tuple[Ask, ...]]:
-    wanted: dict[str, tuple[Literal["value", "type"], str, int]] = {}
-    for copy in copies:
-        at = copy.use.item.statement.span.start
-        if copy.use.store is not None and not copy.use.store.in_macro:
-            target = file.source.slice(copy.use.store.left)
-            wanted[f"size:{at}"] = ("value", f"sizeof({target})", at)
-            wanted[f"type:{at}"] = ("type", target, at)
-        if isinstance(copy, Copy):
-            there = copy.source_at.statement.span.start
-            wanted[f"source:{at}"] = ("type", copy.source, there)
-    for item in parts.loader:
-        for load in item.own.loads:
-            at = item.statement.span.start
-            wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), at)
-    for item in parts.loader:
-        loop = loops.get(id(item.statement))
-        if loop is not None:
-            at = item.statement.span.start
-            wanted[f"bound:{at}"] = ("value", loop.bound, at)
-            wanted[f"step:{at}"] = ("value", loop.step, at)
-            wanted[f"start:{at}"] = ("value", loop.start, at)
-    for array in {_array_of(analysed, piece): None for piece in _arrays(tile)}:
-        if not array.extern:
-            at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
-            wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
-    kernel = analysed.kernel
-    bound = launch_bound_text(file, kernel)
-    if bound is not None:
-        wanted["threads"] = ("value", bound, kernel.body.start + 1)
-    braces = _needed_braces(tile, {offset for _, _, offset in wanted.values()})
-    text = apply_edits(file.source.text, braces)
-    asks = tuple(Ask(key, kind, text_, _shifted(at, braces)) for key, (kind, text_, at) in wanted.items())
-    return text, asks
-
-
-def _arrays(tile: TileLoop) -> tuple[Symbol, ...]:
-    found = {s.buffer for s in tile.stores if s.buffer in tile.staged}
-    return tuple(sorted(found, key=lambda s: s.key))
-
-
-def _needed_braces(tile: TileLoop, offsets: set[int]) -> list[Edit]:
-    """Braces around unbraced bodies that hold a question, so that it can stand before the statement."""
-    edits: dict[tuple[int, str], Edit] = {}
-    for item in tile.flow.items:
-        statement = item.statement
-        if not statement.is_loop and statement.kind != "if":
-            continue
-        for child in statement.children:
-            if child.kind not in ("block", "call") and child.span.start in offsets | _starts(child, offsets):
-                edits[(child.span.start, "{")] = Edit(Span(child.span.start, child.span.start), "{")
-                edits[(child.span.end, "}")] = Edit(Span(child.span.end, child.span.end), "}")
-    return list(edits.values())
-
-
-def _starts(child: Statement, offsets: set[int]) -> set[int]:
-    return {child.span.start} if child.span.start in offsets else set()
-
-
-def _shifted(offset: int, edits: list[Edit]) -> int:
-    """Where a boundary of the file lies in the braced text: after the braces that open there."""
-    shift = 0
-    for edit in edits:
-        at = edit.span.start
-        if at < offset or (at == offset and edit.text == "{"):
-            shift += 1
-    return offset + shift
-
-
 # -- building --------------------------------------------------------------------------------------------------
 
 
@@ -316,7 +205,7 @@ def build(found: Study, answers: Answers) -> KernelModel:
         known = trips(loop, _integer(answers.get(f"bound:{at}")), _integer(answers.get(f"step:{at}")))
         if known is not None:
             counts[id(item.statement)] = known
-    buffers = tuple(_buffer(found, symbol, answers) for symbol in _arrays(found.tile))
+    buffers = tuple(_buffer(found, symbol, answers) for symbol in staged_arrays(found.tile))
     guarded = _guarded_copies(found)
     loads = tuple(
         _site(item, load.span, guarded.get(item), answers, counts)
@@ -367,7 +256,7 @@ def _site(item: Item, at: Span, copy: Copy | None, answers: Answers, counts: Map
 
 
 def _buffer(found: Study, symbol: Symbol, answers: Answers) -> Buffer:
-    array = _array_of(found.analysed, symbol)
+    array = array_of(found.analysed, symbol)
     reason = ""
     widths: set[int] = set()
     for copy in found.copies:
@@ -382,14 +271,6 @@ def _buffer(found: Study, symbol: Symbol, answers: Answers) -> Buffer:
     bytes_ = _integer(answers.get(f"array:{array.key[0]}")) if not array.extern else None
     width = min(widths) if widths and not reason else None
     return Buffer(symbol, array, bytes_, width, reason)
-
-
-def _array_of(analysed: Analysed, piece: Symbol) -> Symbol:
-    """The declared array that a carved piece lies in; an array itself otherwise."""
-    if piece.key[1] != (-2,):
-        return piece
-    declared = (s for statement in analysed.body.walk() for s in statement.declares)
-    return next((s for s in declared if s.kind == "shared" and s.decl == piece.decl and s.rank), piece)
 
 
 def _not_async(copy: Copy, answers: Answers) -> str:

@@ -6,7 +6,7 @@ import re
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.flow import Item
-from tilepipe.kernel.legality import Question
+from tilepipe.kernel.question import Question
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse
@@ -30,7 +30,8 @@ def stale_reads(q: Question) -> Refusal | None:
             if store.buffer in item.own.shared_reads() and not _bounded(q, item, store, guard, counts):
                 return refusal(
                     "TP022",
-                    f"`{store.buffer.name}` is filled in part for some tiles, and compute may read what an earlier tile left",
+                    f"`{store.buffer.name}` is filled in part for some tiles, and compute may read what an earlier "
+                    "tile left",
                     q.source.place(item.statement.span),
                     f"read here; filled only under the condition at line {q.line(guard.span)}",
                     "put zero where the guard fails: `tile[i] = inside ? source[j] : 0`",

@@ -50,7 +50,8 @@ class CountedLoops:
         lines = [f"const {c.type} {c.counter} = {start}{number} * {step};"]
         if not trips.exact:
             lines.append(f"if ({c.counter} {'>' if c.inclusive else '>='} {c.bound}) break;")
-        header = f"{self._own_line(loop, indent)}#pragma unroll\n{indent}for (int {number} = 0; {number} < {trips.count}; ++{number}) {{"
+        turns = f"for (int {number} = 0; {number} < {trips.count}; ++{number}) {{"
+        header = f"{self._own_line(loop, indent)}#pragma unroll\n{indent}{turns}"
         inside = "".join(f"\n{indent}    {line}" for line in lines)
         body = loop.children[0]
         if body.kind == "block":

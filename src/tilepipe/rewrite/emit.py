@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
-from tilepipe.kernel.model import KernelModel, launch_bound_span
+from tilepipe.kernel.launchbounds import launch_bound_span
+from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.asynchronous import asynchronous

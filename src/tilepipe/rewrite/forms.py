@@ -134,7 +134,8 @@ def _finish(s: Shape, stage: str) -> list[str]:
 def _first_tiles(s: Shape) -> str:
     if s.is_ring:
         lines = [
-            f"// prologue: tiles 0 .. {STAGES} - 2 in flight; a group per stage, even an empty one, keeps the wait constant",
+            f"// prologue: tiles 0 .. {STAGES} - 2 in flight; "
+            "a group per stage, even an empty one, keeps the wait constant",
             f"for (int tp_s = 0; tp_s < {STAGES} - 1; ++tp_s) {{",
             f"{_STEP}if ({s.state.more})",
             f"{_STEP}{_STEP}tp_load(tp_s);",

@@ -25,7 +25,9 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool i
     if constexpr (sizeof(Element) == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                     :
+                     : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
                      : "memory");
 }
 // Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.

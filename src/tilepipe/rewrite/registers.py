@@ -67,7 +67,7 @@ def stage(
         if isinstance(register, str):
             return register
         registers.append(register)
-    fetched = flow.backward([s.item for s in sites], None, tail) | {i for i in _inner(model, tail)}
+    fetched = flow.backward([s.item for s in sites], None, tail) | set(_inner(model, tail))
     fetch = _fetch(model, registers, frozenset(fetched), loops)
     store = _store(model, registers, frozenset(stored), loops)
     needed = frozenset(s for i in stored for s in uses.get(i, i.own.uses))
@@ -167,16 +167,5 @@ def _store(
     edits: dict[int, tuple[Edit, ...]] = dict(loops.edits(stored))
     for register in registers:
         key = id(register.site.item.statement)
-        edits[key] = edits.get(key, ()) + (Edit(register.site.span, register.element),)
+        edits[key] = (*edits.get(key, ()), Edit(register.site.span, register.element))
     return Projection(model.file.source, model.tile, stored, {}, edits, loops.pragmas(stored))
-
-
-def register_count(registers: tuple[Register, ...], sizes: dict[str, int]) -> int:
-    """32-bit registers that the staging takes; types of unknown size count as one each."""
-    total = 0
-    for register in registers:
-        count = 1
-        for extent in register.extents:
-            count *= extent
-        total += count * max(1, -(-sizes.get(register.site.type or "", 4) // 4))
-    return total

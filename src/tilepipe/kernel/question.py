@@ -1,0 +1,45 @@
+"""What the legality rules look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.loader import Split
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import TileLoop
+from tilepipe.source import SourceFile, Span
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Everything that the rules look at."""
+
+    source: SourceFile
+    root: Statement
+    tile: TileLoop
+    split: Split
+    divergent: frozenset[Symbol]
+    no_alias: frozenset[str]  # names of pointers that the user promises not to alias anything else
+
+    def line(self, at: Span) -> int:
+        return self.source.line_of(at.start)
+
+
+def intervals(tile: TileLoop, item: Item) -> frozenset[int]:
+    """The barrier intervals (cyclic) in which an item may run."""
+    top = item.parents[0] if item.parents else item.statement
+    last = tile.phases[-1].interval if tile.phases else 0
+    phase = next(p for p in tile.phases if p.statement is top)
+    numbers = {phase.interval, phase.interval + 1} if phase.inner_barrier else {phase.interval}
+    return frozenset(0 if n >= last else n for n in numbers)
+
+
+def same_interval(tile: TileLoop, store: Item, buffer: Symbol) -> Item | None:
+    """A reader of `buffer` with no barrier between it and the store, on one side at least."""
+    at = intervals(tile, store)
+    for item in tile.flow.items:
+        if buffer in item.own.shared_reads() and at & intervals(tile, item):
+            return item
+    return None

@@ -1,0 +1,113 @@
+"""Questions for the compiler: sizes, types and bounds that the model of a loop needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tilepipe.kernel.copies import Copy, NotACopy
+from tilepipe.kernel.file import Analysed, CudaFile
+from tilepipe.kernel.launchbounds import launch_bound_text
+from tilepipe.kernel.loader import Split
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import TileLoop
+from tilepipe.kernel.trips import CountedLoop
+from tilepipe.source import Edit, Span, apply_edits
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question for the compiler; `offset` is a statement boundary of `the text that comes with it`."""
+
+    key: str
+    kind: Literal["value", "type"]
+    expression: str
+    offset: int
+
+
+def questions(
+    file: CudaFile,
+    analysed: Analysed,
+    tile: TileLoop,
+    parts: Split,
+    copies: tuple[Copy | NotACopy, ...],
+    loops: Mapping[int, CountedLoop],
+) -> tuple[str, tuple[Ask, ...]]:
+    """What the compiler must be asked about a loop, and the text to ask it in (with braces around unbraced bodies)."""
+    wanted: dict[str, tuple[Literal["value", "type"], str, int]] = {}
+    for copy in copies:
+        at = copy.use.item.statement.span.start
+        if copy.use.store is not None and not copy.use.store.in_macro:
+            target = file.source.slice(copy.use.store.left)
+            wanted[f"size:{at}"] = ("value", f"sizeof({target})", at)
+            wanted[f"type:{at}"] = ("type", target, at)
+        if isinstance(copy, Copy):
+            there = copy.source_at.statement.span.start
+            wanted[f"source:{at}"] = ("type", copy.source, there)
+    for item in parts.loader:
+        for load in item.own.loads:
+            at = item.statement.span.start
+            wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), at)
+    for item in parts.loader:
+        loop = loops.get(id(item.statement))
+        if loop is not None:
+            at = item.statement.span.start
+            wanted[f"bound:{at}"] = ("value", loop.bound, at)
+            wanted[f"step:{at}"] = ("value", loop.step, at)
+            wanted[f"start:{at}"] = ("value", loop.start, at)
+    for array in {array_of(analysed, piece): None for piece in staged_arrays(tile)}:
+        if not array.extern:
+            at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
+            wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
+    kernel = analysed.kernel
+    bound = launch_bound_text(file, kernel)
+    if bound is not None:
+        wanted["threads"] = ("value", bound, kernel.body.start + 1)
+    braces = _needed_braces(tile, {offset for _, _, offset in wanted.values()})
+    text = apply_edits(file.source.text, braces)
+    asks = tuple(Ask(key, kind, text_, _shifted(at, braces)) for key, (kind, text_, at) in wanted.items())
+    return text, asks
+
+
+def staged_arrays(tile: TileLoop) -> tuple[Symbol, ...]:
+    """The shared arrays, or pieces of them, that the load phase fills, in source order."""
+    found = {s.buffer for s in tile.stores if s.buffer in tile.staged}
+    return tuple(sorted(found, key=lambda s: s.key))
+
+
+def _needed_braces(tile: TileLoop, offsets: set[int]) -> list[Edit]:
+    """Braces around unbraced bodies that hold a question, so that it can stand before the statement."""
+    edits: dict[tuple[int, str], Edit] = {}
+    for item in tile.flow.items:
+        statement = item.statement
+        if not statement.is_loop and statement.kind != "if":
+            continue
+        for child in statement.children:
+            if child.kind not in ("block", "call") and child.span.start in offsets | _starts(child, offsets):
+                edits[(child.span.start, "{")] = Edit(Span(child.span.start, child.span.start), "{")
+                edits[(child.span.end, "}")] = Edit(Span(child.span.end, child.span.end), "}")
+    return list(edits.values())
+
+
+def _starts(child: Statement, offsets: set[int]) -> set[int]:
+    return {child.span.start} if child.span.start in offsets else set()
+
+
+def _shifted(offset: int, edits: list[Edit]) -> int:
+    """Where a boundary of the file lies in the braced text: after the braces that open there."""
+    shift = 0
+    for edit in edits:
+        at = edit.span.start
+        if at < offset or (at == offset and edit.text == "{"):
+            shift += 1
+    return offset + shift
+
+
+def array_of(analysed: Analysed, piece: Symbol) -> Symbol:
+    """The declared array that a carved piece lies in; an array itself otherwise."""
+    if piece.key[1] != (-2,):
+        return piece
+    declared = (s for statement in analysed.body.walk() for s in statement.declares)
+    return next((s for s in declared if s.kind == "shared" and s.decl == piece.decl and s.rank), piece)

@@ -1,0 +1,97 @@
+"""Rules of barriers: every thread reaches them, and they separate use from refill (TP010, TP011, TP014)."""
+
+from __future__ import annotations
+
+from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.kernel import surroundings
+from tilepipe.kernel.flow import is_divergent
+from tilepipe.kernel.question import Question, same_interval
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+
+
+def barriers_uniform(q: Question) -> Refusal | None:
+    """TP011, TP014: every thread of the block must reach every barrier of the loop."""
+    for outer in q.tile.path:
+        if outer.kind in ("if", "for", "while", "do") and is_divergent(outer, q.divergent):
+            return refusal(
+                "TP011",
+                "__syncthreads() stands inside a branch or loop that differs between threads of a block",
+                q.source.place(outer.condition or outer.span),
+                "not the same for all threads",
+                "let every thread run the loop, zero the edges in the load and guard only the store",
+            )
+    if is_divergent(q.tile.loop, q.divergent):
+        return refusal(
+            "TP011",
+            "the number of tiles differs between threads of a block, and the loop has barriers",
+            q.source.place(q.tile.loop.condition or q.tile.loop.span),
+            "not the same for all threads",
+            "make the loop's bounds the same for the whole block",
+        )
+    for phase in q.tile.phases:
+        inner = _divergent_barrier(phase.statement, q.divergent, False)
+        if inner is not None:
+            return refusal(
+                "TP011",
+                "__syncthreads() stands inside a branch that differs between threads of a block",
+                q.source.place(inner.span),
+                "not reached by all threads",
+                "take the barrier out of the branch",
+            )
+    return _early_return(q)
+
+
+def _early_return(q: Question) -> Refusal | None:
+    for statement in surroundings.before(q.tile):
+        found = _divergent_return(statement, q.divergent, False)
+        if found is not None:
+            return refusal(
+                "TP014",
+                "some threads of a block return before the loop, so its barriers are not reached by all",
+                q.source.place(found.span),
+                "returns for some threads only",
+                "let every thread run the loop and guard only the store",
+            )
+    return None
+
+
+def barriers_separate(q: Question) -> Refusal | None:
+    """TP010: between a tile's use and its refill, and between its fill and its use, stands a barrier."""
+    if not any(p.is_barrier for p in q.tile.phases):
+        return refusal(
+            "TP010",
+            "the loop has no barrier of its own at the top level of its body",
+            q.source.place(q.tile.loop.span),
+            help="put __syncthreads() between load and compute and at the end of the loop body",
+        )
+    for store in q.tile.stores:
+        if store.buffer not in q.tile.staged or store.kind == "compute":
+            continue
+        reader = same_interval(q.tile, store.item, store.buffer)
+        if reader is not None:
+            return refusal(
+                "TP010",
+                f"the input is racy: no barrier between reading `{store.buffer.name}` and overwriting it "
+                "for the next tile",
+                q.source.place(reader.statement.span),
+                f"read here; overwritten at line {q.line(store.item.statement.span)} without a barrier between",
+                "add __syncthreads() at the end of the loop body",
+            )
+    return None
+
+
+def _divergent_barrier(statement: Statement, divergent: frozenset[Symbol], inside: bool) -> Statement | None:
+    if inside and statement.kind == "leaf" and "barrier" in statement.own.flags:
+        return statement
+    deeper = inside or is_divergent(statement, divergent)
+    return next((f for c in statement.children if (f := _divergent_barrier(c, divergent, deeper))), None)
+
+
+def _divergent_return(statement: Statement, divergent: frozenset[Symbol], inside: bool) -> Statement | None:
+    if statement.kind == "call":
+        return None
+    if inside and "return" in statement.own.flags:
+        return statement
+    deeper = inside or is_divergent(statement, divergent)
+    return next((f for c in statement.children if (f := _divergent_return(c, divergent, deeper))), None)

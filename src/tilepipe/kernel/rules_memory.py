@@ -1,0 +1,163 @@
+"""Rules of memory: what the load may depend on, and who may change a tile (TP012, TP013, TP015–TP018)."""
+
+from __future__ import annotations
+
+from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.kernel import surroundings
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.question import Question
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+
+
+def has_staged(q: Question) -> Refusal | None:
+    """TP013: the load must not depend on what the same iteration computes."""
+    if q.tile.staged:
+        return None
+    for store in q.tile.stores:
+        if store.kind == "compute" and store.item.own.global_reads():
+            producer = _shared_source(q, store.needs)
+            label = "depends on this iteration's computation"
+            if producer is not None:
+                label += f" through line {q.line(producer.statement.span)}"
+            return refusal(
+                "TP013",
+                f"the next tile's load into `{store.buffer.name}` depends on the result computed from this one",
+                q.source.place(store.item.statement.span),
+                label,
+                "load ahead is possible only where the addresses are known before the computation",
+            )
+    return None
+
+
+def _shared_source(q: Question, needs: frozenset[Item]) -> Item | None:
+    written = q.tile.staged | q.tile.scratch
+    return next((i for i in sorted(needs, key=lambda i: i.order) if i.own.shared_reads() & written), None)
+
+
+def loader_is_pure(q: Question) -> Refusal | None:
+    """TP018, TP013: the loader consists of arithmetic, loads and copies alone."""
+    written = q.tile.staged | q.tile.scratch
+    for item in sorted(q.split.loader, key=lambda i: i.order):
+        own = item.own
+        if own.opaque:
+            name, at = own.opaque[0]
+            return refusal(
+                "TP018",
+                f"the load phase calls `{name}`, whose effect is not known",
+                q.source.place(at),
+                "not understood",
+                "inline the call, or define the function in this file",
+            )
+        if own.shared_reads() & written or own.flags & {"asm", "warp", "barrier"}:
+            what = (
+                "reads shared memory that the loop writes" if own.shared_reads() & written else "is not plain"
+            )
+            return refusal(
+                "TP013",
+                f"the load of the next tile needs a statement that {what}",
+                q.source.place(item.statement.span),
+                "the loader would have to run this ahead",
+                "compute addresses and counters of the load without the tile's own data",
+            )
+        if own.global_writes():
+            return refusal(
+                "TP016",
+                "the load phase writes global memory",
+                q.source.place(item.statement.span),
+                "written here",
+                "store to global memory in the compute phase",
+            )
+    return None
+
+
+def compute_keeps_tiles(q: Question) -> Refusal | None:
+    """TP012: the compute phase must not change a staged tile, unless the next load overwrites the change."""
+    for store in q.tile.stores:
+        if store.buffer not in q.tile.staged or store.kind != "compute":
+            continue
+        if _is_dead_write(q, store.item, store.buffer):
+            continue
+        return refusal(
+            "TP012",
+            f"the compute phase writes to the tile `{store.buffer.name}`, and the value may live to the next iteration",
+            q.source.place(store.item.statement.span),
+            "the tile is changed here",
+            "write to another shared array, or refill every element of the tile in each iteration",
+        )
+    return None
+
+
+def _is_dead_write(q: Question, item: Item, buffer: Symbol) -> bool:
+    """A write to the very element that the same thread refills, unconditionally, in every iteration."""
+    refills = {
+        q.source.slice(s.store.left)
+        for s in q.tile.stores
+        if s.buffer == buffer
+        and s.kind == "load"
+        and s.store is not None
+        and len(s.item.parents) == 0
+        and not s.needs_varying(q.split.varying)
+    }
+    return all(q.source.slice(s.left) in refills for s in item.own.stores) and bool(item.own.stores)
+
+
+def not_filled_outside(q: Question) -> Refusal | None:
+    """TP015: what stands in a tile before the loop would be in one stage only."""
+    for statement in (*surroundings.before(q.tile), *_repeated(q)):
+        for inner in statement.walk():
+            hit = inner.own.shared_writes() & q.tile.staged
+            if hit:
+                name = next(iter(hit)).name
+                return refusal(
+                    "TP015",
+                    f"`{name}` is filled before the loop too, and the loop may rely on what stands there",
+                    q.source.place(inner.span),
+                    "filled here",
+                    "fill the whole tile in each iteration of the loop",
+                )
+    return None
+
+
+def _repeated(q: Question) -> tuple[Statement, ...]:
+    return surroundings.after(q.tile) if surroundings.is_repeated(q.tile) else ()
+
+
+def memory_independent(q: Question) -> Refusal | None:
+    """TP016, TP017: a load may move above a store of an earlier iteration only if they cannot meet."""
+    loads = [(i, a) for i in q.split.loader for a in i.own.global_reads()]
+    for item in q.tile.flow.items:
+        for write in item.own.global_writes():
+            for load_item, load in sorted(loads, key=lambda pair: pair[0].order):
+                refused = _may_meet(q, item, write.base, load_item, load.base)
+                if refused is not None:
+                    return refused
+    return None
+
+
+def _may_meet(
+    q: Question, item: Item, written: Symbol | None, load_item: Item, loaded: Symbol | None
+) -> Refusal | None:
+    names = {s.name for s in (written, loaded) if s is not None}
+    if written is not None and written == loaded:
+        if written.name in q.no_alias:
+            return None
+        return refusal(
+            "TP017",
+            f"`{written.name}` is stored in this loop and loaded in it: the next tile may hold what this one stores",
+            q.source.place(item.statement.span),
+            f"stored here; loaded at line {q.line(load_item.statement.span)}",
+            f"keep input and output apart, or state --assume no-alias={written.name} if they never meet",
+        )
+    if written is not None and loaded is not None:
+        constant = loaded.kind == "file" and loaded.const
+        if written.restrict or loaded.restrict or names & q.no_alias or constant:
+            return None
+    known = " and ".join(f"`{n}`" for n in sorted(names)) or "two pointers"
+    return refusal(
+        "TP016",
+        f"{known} may alias: a store of one tile may change what a later tile loads",
+        q.source.place(item.statement.span),
+        f"stored here; loaded at line {q.line(load_item.statement.span)}",
+        "declare the pointers __restrict__, or state --assume no-alias=NAME",
+    )

@@ -1,0 +1,96 @@
+"""Which expressions are zero in every bit, so that an asynchronous copy's zero fill stands for them."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.tileloop import TileLoop
+from tilepipe.source import Span
+from tilepipe.source.parse import span
+
+_ZERO_CALLS = re.compile(
+    r"^(make_\w+|__\w*2(half|bfloat16)\w*|__u?short_as_\w+|__u?int_as_\w+|[A-Za-z_]\w*)$"
+)
+_NUMBER = re.compile(r"^(0[xX]0+|0*\.?0*)([eE][+-]?\d+)?[uUlLfF]*$")
+
+
+class Zeros:
+    """Recognises zeros in the load phase of one tile loop."""
+
+    def __init__(self, file: CudaFile, tile: TileLoop) -> None:
+        self.file = file
+        self.tile = tile
+
+    def text(self, at: Span) -> str:
+        return self.file.source.slice(at)
+
+    def is_zero(self, node: Node, depth: int = 0, fixed: bool = False) -> bool:
+        """Whether an expression is zero in every bit: literals, conversions of zero, variables so initialised.
+
+        With `fixed`, only variables that nothing changes count; without, the value right after initialisation does.
+        """
+        node = bare(node)
+        text = self.text(span(node))
+        if node.type == "number_literal":
+            return bool(_NUMBER.match(text))
+        if node.type == "cast_expression":
+            value = node.child_by_field_name("value")
+            return value is not None and self.is_zero(value, depth, fixed)
+        if node.type == "call_expression":
+            name, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            arguments = listed.named_children if listed is not None else []
+            called = self.text(span(name)) if name is not None else ""
+            return (
+                bool(_ZERO_CALLS.match(called))
+                and called not in self.file.functions
+                and bool(arguments)
+                and all(self.is_zero(a, depth, fixed) for a in arguments)
+            )
+        if node.type in ("initializer_list", "compound_literal_expression"):
+            inner = node.child_by_field_name("value") or node
+            return all(
+                self.is_zero(c, depth, fixed) for c in inner.named_children if c.type != "type_identifier"
+            )
+        if node.type == "identifier" and depth < 4:
+            value = self._initial_value(text, fixed)
+            return value is not None and self.is_zero(value, depth + 1, fixed)
+        return False
+
+    def _initial_value(self, name: str, fixed: bool) -> Node | None:
+        """The initialiser of a variable, if it is the only declaration of that name in the kernel."""
+        body = self.tile.path[0].span
+        found: list[Node] = []
+        stack = [n for n in [self.file.tree.root.named_descendant_for_byte_range(body.start, body.end)] if n]
+        while stack:
+            node = stack.pop()
+            if node.type == "init_declarator":
+                inner = node.child_by_field_name("declarator")
+                value = node.child_by_field_name("value")
+                if inner is not None and self.text(span(inner)) == name and value is not None:
+                    found.append(value)
+            stack.extend(node.named_children)
+        changed = [
+            i
+            for i in self.tile.flow.items
+            for s in i.own.defs
+            if s.name == name and i.statement.kind == "leaf"
+        ]
+        if len(found) == 1 and not (fixed and changed) and all(self._precedes(found[0], i) for i in changed):
+            return found[0]
+        return None
+
+    def _precedes(self, value: Node, change: Item) -> bool:
+        """Whether the initial value is still there: changes come later, under a condition, in this iteration."""
+        inside = self.tile.loop.span.start <= value.start_byte < self.tile.loop.span.end
+        return inside and value.start_byte < change.statement.span.start
+
+
+def bare(node: Node) -> Node:
+    """The expression inside of its parentheses."""
+    while node.type in ("parenthesized_expression", "condition_clause") and node.named_children:
+        node = node.named_children[0]
+    return node

@@ -1,0 +1,173 @@
+"""Steps 1 to 4: preconditions, variant, buffers and copies. From an opened kernel to built candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tilepipe.builds import Built, build_variants, launches_compile, loses_residency
+from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
+from tilepipe.job import Job
+from tilepipe.kernel.model import KernelModel
+from tilepipe.plan.types import Candidate, Plan
+from tilepipe.problem.expressions import evaluate
+from tilepipe.report import (
+    CandidateReport,
+    KernelInfo,
+    LaunchInfo,
+    LoopInfo,
+    RunReport,
+    ToolInfo,
+    refused_report,
+)
+from tilepipe.rewrite import Rewrite
+
+Progress = Callable[[str], None]
+_NEAR = 0.95  # predictions closer than this to the best are not told apart
+_BUILT = 4  # candidates built where nothing can be timed
+DEFAULT_SHARED = 48 * 1024  # bytes of shared memory per block without raising the kernel's attribute
+
+# -- steps 1 and 2 -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A kernel that may be pipelined, with its plan."""
+
+    job: Job
+    model: KernelModel
+    plan: Plan
+    report: RunReport
+
+    def viable(self) -> list[Candidate]:
+        """The plan's candidates, best predicted first."""
+        by_id = {c.id: c for c in self.plan.candidates}
+        return [by_id[i] for i in self.plan.order]
+
+
+def base_report(job: Job) -> RunReport:
+    """A report that says what was opened, and nothing yet of what came of it."""
+    line = job.file.source.line_of(job.kernel.span.start)
+    instance = job.problem.instantiate if job.problem is not None else None
+    info = KernelInfo(job.kernel.name, job.path, line, instance)
+    return RunReport(ToolInfo(job.toolchain.name, job.device.name), info, job.arch.name)
+
+
+def preconditions_and_variant(job: Job) -> Planned | RunReport:
+    """Steps 1 and 2: the loop and its tiles, the budget, the variants and stages with reasons."""
+    base = base_report(job)
+    model = job.model
+    if isinstance(model, Refusal):
+        return refused_report(model, base)
+    loop = LoopInfo(
+        model.line,
+        len({p.interval for p in model.tile.phases}),
+        tuple(b.name for b in model.buffers),
+        tuple(sorted(s.name for s in model.tile.invariant)),
+        tuple(sorted(s.name for s in model.tile.scratch)),
+    )
+    plan = job.plan
+    if isinstance(plan, Refusal):
+        return refused_report(plan, replace(base, loop=loop))
+    candidates = tuple(candidate_report(model, c) for c in plan.candidates)
+    report = replace(base, loop=loop, budget=plan.budget, ratio=plan.ratio, candidates=candidates)
+    return Planned(job, model, plan, report)
+
+
+def candidate_report(model: KernelModel, candidate: Candidate, built: Built | None = None) -> CandidateReport:
+    """What is known of a candidate: with its registers and spills once it is built."""
+    direct = candidate.variant in ("cp_async", "mixed")
+    widths = {b.name: b.copy_bytes for b in model.buffers if direct and b.copy_bytes is not None}
+    if built is None:
+        return CandidateReport(candidate, widths)
+    return CandidateReport(
+        candidate, widths, built.cubin.registers, built.cubin.spill_stores + built.cubin.spill_loads
+    )
+
+
+def nothing_viable(planned: Planned) -> Refusal:
+    """TP151: the plan has no candidate that may be built."""
+    rejected = [c for c in planned.plan.candidates if c.reason and c.reason != "not asked for"]
+    why = "; ".join(f"{c.id}: {c.reason}" for c in rejected[:3]) or "no candidate of that name"
+    place = planned.model.file.source.place(planned.model.tile.loop.span)
+    return refusal("TP151", f"no candidate is left: {why}", place, help="widen --variant, --stages or --form")
+
+
+# -- steps 3 and 4 -----------------------------------------------------------------------------------------------
+
+
+def restructure(
+    planned: Planned, candidates: list[Candidate], progress: Progress
+) -> tuple[list[Built], RunReport]:
+    """Steps 3 and 4: each candidate's new source with its buffers, copies and launches, compiled."""
+    built: list[Built] = []
+    report = planned.report
+    for candidate in candidates:
+        progress(f"building {candidate.id}")
+        made = build_variants(planned.job, planned.model, candidate)
+        if isinstance(made, Refusal):
+            status: Literal["failed", "rejected"] = "failed" if made.exit_code == 2 else "rejected"
+            failed = replace(candidate, status=status, reason=made.diagnostics[0].message)
+            report = with_candidate(report, candidate_report(planned.model, failed))
+            continue
+        built += made
+        for one in made:
+            report = with_candidate(report, candidate_report(planned.model, one.candidate, one))
+    return built, report
+
+
+def with_candidate(report: RunReport, changed: CandidateReport) -> RunReport:
+    """The report with one candidate's entry replaced, or added."""
+    kept = tuple(changed if c.candidate.id == changed.candidate.id else c for c in report.candidates)
+    known = any(c.candidate.id == changed.candidate.id for c in report.candidates)
+    return replace(report, candidates=kept if known else (*kept, changed))
+
+
+def ranked_builds(planned: Planned, progress: Progress) -> tuple[list[Built], RunReport]:
+    """Candidates in the order to try them where nothing can be timed: by the model, but what loses resident
+    blocks or spills comes after what is predicted nearly as well and does neither."""
+    viable = planned.viable()
+    best = viable[0].predicted_speedup or 0.0 if viable else 0.0
+    near = [c for c in viable if (c.predicted_speedup or 0.0) >= _NEAR * best][:_BUILT]
+    built, report = restructure(planned, near, progress)
+    built.sort(key=lambda b: loses_residency(planned.job, b))
+    if not built:
+        built, report = restructure(replace(planned, report=report), viable[len(near) :], progress)
+    return built, report
+
+
+def nothing_built(planned: Planned, report: RunReport) -> Refusal:
+    """TP151 or TP152: no candidate may be built, or none could."""
+    if not planned.plan.order:
+        return nothing_viable(planned)
+    reasons = [c.candidate.reason or "" for c in report.candidates if c.candidate.id in planned.plan.order]
+    return error("TP152", "no candidate could be built: " + "; ".join(reasons[:3]))
+
+
+def finished(planned: Planned, built: Built) -> RunReport:
+    """The report with a chosen candidate's source and launch."""
+    rewritten = built.rewrite
+    notes = tuple(Diagnostic("TP153", "note", note) for note in rewritten.notes)
+    if launches_compile(planned.job, built) is False:
+        text = "the file with its edited launches does not compile with nvcc; check the edited lines"
+        notes += (Diagnostic("TP154", "warning", text),)
+    return replace(
+        planned.report,
+        outcome="pipelined",
+        chosen=built.candidate.id,
+        launch=_launch(planned.job, rewritten, built.cubin.static_shared),
+        source=rewritten.text,
+        diagnostics=planned.report.diagnostics + notes,
+    )
+
+
+def _launch(job: Job, rewritten: Rewrite, static: int) -> LaunchInfo:
+    sizes = job.problem.sizes if job.problem is not None else {}
+    wanted: dict[str, int] = {}
+    for name, values in sizes.items():
+        before = evaluate(job.problem.shared, values) if job.problem is not None else 0
+        stage = before if rewritten.stages_factor == 1 else -(-before // 16) * 16
+        wanted[name] = stage * rewritten.stages_factor + rewritten.extra_dynamic_shared
+    most = max(wanted.values(), default=rewritten.extra_dynamic_shared)
+    return LaunchInfo(wanted, most + static > DEFAULT_SHARED, rewritten.edited_launches)

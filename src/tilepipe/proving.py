@@ -1,0 +1,144 @@
+"""Steps 5 to 7: built candidates verified, timed and audited, on a GPU or on this machine's processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilepipe.builds import Built, audit_candidate, extra_tile_counts, verify_candidate
+from tilepipe.diagnostics import Diagnostic, Refusal
+from tilepipe.evidence.benchmark import benchmark, fastest
+from tilepipe.evidence.correctness import changed_launch
+from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass
+from tilepipe.job import Job
+from tilepipe.launch import Contender, CpuDevice, CudaDevice
+from tilepipe.planning import (
+    Planned,
+    Progress,
+    candidate_report,
+    finished,
+    nothing_built,
+    ranked_builds,
+    restructure,
+    with_candidate,
+)
+from tilepipe.problem import make_case
+from tilepipe.report import Evidence, RunReport, refused_report, with_checklist
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """A built candidate with what step 5 found."""
+
+    built: Built
+    correctness: Correctness
+    races: Races
+
+
+def prove_on_cpu(planned: Planned, progress: Progress) -> RunReport:
+    """Candidates in the model's order until one is right; a wrong one is a failure to report, never handed out."""
+    ranked, report = ranked_builds(planned, progress)
+    if not ranked:
+        return refused_report(nothing_built(planned, report), report)
+    for built in ranked:
+        verified = verify_built(planned.job, built, progress)
+        if "failed" in (verified.correctness.status, verified.races.status):
+            report = _with_wrong(report, planned, verified)
+            if verified.races.original_findings:
+                return with_checklist(
+                    replace(report, outcome="failed", evidence=evidence_of(verified, None, None))
+                )
+            continue
+        timed = Benchmark("unknown", reason="no GPU on this machine: the choice is by the time model")
+        return _conclude(replace(planned, report=report), verified, timed, progress)
+    return replace(report, outcome="failed")
+
+
+def _with_wrong(report: RunReport, planned: Planned, verified: Verified) -> RunReport:
+    candidate = verified.built.candidate
+    why = (
+        verified.correctness.reason or "; ".join(f.message for f in verified.races.findings[:2]) or "differs"
+    )
+    failed = replace(candidate, status="failed", reason=f"verification failed: {why}")
+    text = f"candidate {candidate.id} is wrong and was discarded: {why}"
+    report = with_candidate(report, candidate_report(planned.model, failed, verified.built))
+    return replace(report, diagnostics=(*report.diagnostics, Diagnostic("TP155", "warning", text)))
+
+
+def verify_built(job: Job, built: Built, progress: Progress) -> Verified:
+    """Step 5 on the job's device; races always by the emulator."""
+    sizes = dict(job.problem.sizes) if job.problem is not None else {}
+    more = extra_tile_counts(job, built.candidate.stages)
+    progress(f"verifying {built.candidate.id}")
+    correctness, races = verify_candidate(job, job.device, built, {**sizes, **more})
+    if isinstance(job.device, CudaDevice):
+        small = {n: s for n, s in {**sizes, **more}.items() if n != "target"}
+        emulated, races = verify_candidate(job, CpuDevice(job.toolchain), built, small)
+        if emulated.status == "failed":
+            correctness = emulated
+    return Verified(built, correctness, races)
+
+
+def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> RunReport:
+    """Every candidate verified and timed; the fastest kept, or the original where that wins."""
+    built, report = restructure(planned, planned.viable(), progress)
+    right: list[Built] = []
+    small = {
+        n: s for n, s in (planned.job.problem.sizes if planned.job.problem else {}).items() if n != "target"
+    }
+    for one in built:
+        progress(f"verifying {one.candidate.id}")
+        correctness, races = verify_candidate(planned.job, device, one, small)
+        if correctness.status == "failed":
+            report = _with_wrong(report, planned, Verified(one, correctness, races))
+        else:
+            right.append(one)
+    if not right:
+        return replace(report, outcome="failed")
+    progress("timing the original and every candidate")
+    timed = measure(planned.job, device, right)
+    winner = fastest(timed.original, timed.candidates) if timed.original is not None else None
+    chosen = next((b for b in right if b.candidate.id == winner), None)
+    if timed.original is not None and chosen is None:
+        kept = replace(report, outcome="original_kept", evidence=Evidence(benchmark=timed))
+        return with_checklist(kept)
+    verified = verify_built(planned.job, chosen or right[0], progress)
+    if "failed" in (verified.correctness.status, verified.races.status):
+        report = _with_wrong(report, planned, verified)
+        return replace(report, outcome="failed", evidence=evidence_of(verified, timed, None))
+    return _conclude(replace(planned, report=report), verified, timed, progress)
+
+
+def measure(job: Job, device: CudaDevice, built: list[Built]) -> Benchmark:
+    """Step 6: the original and the candidates at the target size, interleaved."""
+    problem = job.problem
+    if problem is None:
+        return Benchmark("unknown", reason="no problem file says how to launch the kernel")
+    size = "target" if "target" in problem.sizes else next(iter(problem.sizes))
+    parameters = job.toolchain.parameter_types(job.unit())
+    if isinstance(parameters, Refusal):
+        return Benchmark("unknown", size, reason=parameters.diagnostics[0].message)
+    case = make_case(problem, size, parameters, job.options.seed)
+    original = device.load(job.unit(), job.arch.name)
+    for answer in (case, original):
+        if isinstance(answer, Refusal):
+            return Benchmark("unknown", size, reason=answer.diagnostics[0].message)
+    contenders: dict[str, Contender] = {}
+    for one in built:
+        kernel = device.load_compiled(one.cubin)
+        changed = changed_launch(one.change, case, parameters, job.options.seed)  # type: ignore[arg-type]
+        if not isinstance(kernel, Refusal) and not isinstance(changed, Refusal):
+            contenders[one.candidate.id] = Contender(kernel, changed)
+    return benchmark(device, Contender(original, case), contenders, case)  # type: ignore[arg-type]
+
+
+def evidence_of(verified: Verified, timed: Benchmark | None, sass: Sass | None) -> Evidence:
+    """The evidence of a report, where steps were taken."""
+    return Evidence(verified.correctness, verified.races, sass, timed)
+
+
+def _conclude(planned: Planned, verified: Verified, timed: Benchmark, progress: Progress) -> RunReport:
+    """Step 7, and the report with its checklist."""
+    progress("auditing the machine code")
+    sass = audit_candidate(planned.job, planned.model, verified.built)
+    report = replace(finished(planned, verified.built), evidence=evidence_of(verified, timed, sass))
+    return with_checklist(report)
