@@ -53,7 +53,7 @@ ret;
         "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%x}, {%x}, {%x}, {%x};",
         "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%x}, {%x}, {%x}, {%x};",
         "shfl.bfly.b32 %x, %y, 1, 31;",
-        "mov.u32 %x, %clock;",
+        "mov.u32 %x, %pm0;",
         "mov.u64 %a, elsewhere;",
         "ld.global.v4.f64 {%g, %g, %g, %g}, [%a];",
         "fma.rz.f64 %g, %g, %g, %g;",

@@ -49,6 +49,7 @@ class Arena:
         block.write_sites, block.read_sites = self.allocate(2 * shadow), self.allocate(2 * shadow)
         block.order = self.allocate(2 * n * n if launch.checks else 16)
         block.barrier_clock = self.allocate(2 * layout.BARRIERS * layout.MAX_THREADS)
+        block.mbarriers = self.allocate(ctypes.sizeof(layout.Mbarrier) * layout.MBARRIERS)
         block.hints = self.allocate(len(translation.sites))
         self.parameters = self.allocate(len(launch.parameters))
         ctypes.memmove(self.parameters, launch.parameters, len(launch.parameters))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,26 +16,19 @@ from tilepipe.emulator import layout
 _IR = Path(__file__).parent / "runtime" / "runtime.ll"
 _lock = threading.Lock()
 llvm: Any = llvmlite.binding  # has no types
-
-_EXPORTS = (
-    *(f"tp_shared_{verb}_{size}" for verb in ("load", "store") for size in (1, 2, 4, 8, 16)),
-    *["tp_global", "tp_local", "tp_generic", "tp_shared_atomic", "tp_generic_atomic", "tp_barrier_arrive"],
-    *["tp_copy", "tp_copy_commit", "tp_copy_wait", "tp_atomic_16", "tp_atomic_32", "tp_atomic_64"],
-    *["tp_fma_f16", "tp_fma_bf16", "tp_fma_f16x2", "tp_fma_bf16x2", "tp_fma_f32", "tp_round_f64"],
-    *["tp_f64_to_f16", "tp_f32_to_bf16", "tp_f64_to_bf16", "tp_f32_to_f16_rz"],
-    *["tp_ex2_f32", "tp_lg2_f32", "tp_sin_f32", "tp_cos_f32", "tp_tanh_f32", "tp_prmt", "tp_bfe", "tp_bfi"],
-)
+_EXPORTED = re.compile(r"^define (?!internal).*@(tp_\w+)\(", re.M)
 
 
 class Runtime:
     """The compiled runtime: `run` and `release` are its entry points."""
 
     def __init__(self) -> None:
-        self.engine = compile_module(_IR.read_text(), speed=2)
+        ir = _IR.read_text()
+        self.engine = compile_module(ir, speed=2)
         sizes = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32)(self.address("tp_sizeof"))
         for n, structure in enumerate(layout.STRUCTURES):
             assert sizes(n) == ctypes.sizeof(structure), structure.__name__
-        for name in _EXPORTS:
+        for name in _EXPORTED.findall(ir):  # kernels call these by name
             llvm.add_symbol(name, self.address(name))
         run = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
         self.run = run(self.address("tp_run"))

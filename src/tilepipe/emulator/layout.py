@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
 MAX_THREADS = 1024
 MAX_FINDINGS = 64
 MAX_OPERANDS = 40
 BARRIERS = 16
+MBARRIERS = 64
 NOBODY = 0xFFFFFFFF
 SHARED_WINDOW = 1 << 60
 LOCAL_WINDOW = 2 << 60
@@ -58,6 +59,12 @@ class Split(ctypes.Structure):
     _fields_ = tuple((name, c_uint32) for name in ("kind", "site", "first", "count", "whole", "pad"))
 
 
+class Mbarrier(ctypes.Structure):
+    """The vector clocks of one mbarrier object."""
+
+    _fields_ = (("address", c_uint32), ("now", c_uint16 * MAX_THREADS), ("done", c_uint16 * MAX_THREADS))
+
+
 class Thread(ctypes.Structure):
     """One CUDA thread."""
 
@@ -76,14 +83,17 @@ class Block(ctypes.Structure):
 
     _fields_ = (
         *((n, c_void_p) for n in ("shared", "parameters", "hints", "writes", "reads")),
-        *((n, c_void_p) for n in ("write_sites", "read_sites", "order", "barrier_clock")),
+        *((n, c_void_p) for n in ("write_sites", "read_sites", "order", "barrier_clock", "mbarriers")),
         *((n, c_void_p) for n in ("threads", "ranges", "findings", "splits", "collectives", "step")),
         *((n, c_uint64) for n in ("max_steps", "number", "async_bytes", "barriers", "ticks", "local_bytes")),
         *(
             (n, c_uint32)
             for n in ("shared_bytes", "dynamic_bytes", "thread_count", "range_count", "checks", "early")
         ),
-        *((n, c_uint32) for n in ("base", "interval", "partial", "finding_count", "fatal", "stop")),
+        *(
+            (n, c_uint32)
+            for n in ("base", "interval", "partial", "finding_count", "fatal", "stop", "moved", "pad")
+        ),
         *((n, c_uint32 * 3) for n in ("block_dim", "grid_dim", "block_id")),
         ("live", c_uint32),
         ("arrived", c_uint32 * BARRIERS),
@@ -93,7 +103,15 @@ class Block(ctypes.Structure):
 
 
 # In the order in which the runtime's `tp_sizeof` numbers them.
-STRUCTURES: tuple[type[ctypes.Structure], ...] = (Block, Thread, Collective, Split, RawFinding, Range)
+STRUCTURES: tuple[type[ctypes.Structure], ...] = (
+    Block,
+    Thread,
+    Collective,
+    Split,
+    RawFinding,
+    Range,
+    Mbarrier,
+)
 
 
 def offset(structure: type[ctypes.Structure], field: str) -> int:

@@ -193,12 +193,19 @@ class Builder:
             return str(_CONSTANT_REGISTERS[name]), "i32"
         if name.startswith("%lanemask_"):
             return self._lane_mask(name.removeprefix("%lanemask_")), "i32"
-        if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo"):
-            raise self.unsupported(f"{name}: time has no meaning on this device")
+        if name in ("%clock", "%clock64", "%globaltimer", "%globaltimer_lo"):
+            return self._tick(), "i64"
         for table in (where.shared, where.local, where.host, where.parameters):
             if name in table:
                 return str(table[name]), "i64"
         raise self.unsupported(f"name {name}")
+
+    def _tick(self) -> str:
+        """Clocks count how often the block has read a clock."""
+        at = self.value(f"getelementptr i8, ptr %block, i64 {layout.offset(layout.Block, 'ticks')}")
+        ticks = self.value(f"add i64 {self.value(f'load i64, ptr {at}')}, 1")
+        self.emit(f"store i64 {ticks}, ptr {at}")
+        return ticks
 
     def _lane_mask(self, which: str) -> str:
         lane = self.load_field("%thread", layout.Thread, "lane")

@@ -30,6 +30,7 @@ _OPS = {
             "wmma_store",
             "barrier",
             "yield",
+            "phase_test",
         ]
     )
 }
@@ -56,7 +57,7 @@ def split_kind(i: Instruction) -> int:
         if i.mods[:1] == ("warp",):
             return layout.AT_COLLECTIVE
         return 0 if "arrive" in i.mods else layout.AT_BARRIER
-    if i.op == "nanosleep":
+    if i.op == "nanosleep" or (i.op == "mbarrier" and i.mods[:1] in (("test_wait",), ("try_wait",))):
         return layout.AT_YIELD
     names = ("shfl", "vote", "match", "redux", "activemask", "ldmatrix", "movmatrix", "mma", "wmma")
     return layout.AT_COLLECTIVE if i.op in names else 0
@@ -276,6 +277,16 @@ def _yield(r: Recorder) -> None:
     r.fill("yield", [])
 
 
+def _phase_test(r: Recorder) -> None:
+    """mbarrier.test_wait{.parity} p, [address], token or parity."""
+    mods, (destination, address, token, *hint) = r.i.mods, r.i.operands
+    del hint  # how long try_wait may suspend the thread
+    mem = memory_operand(r.b, address)
+    base, offset = _base(r, mem.base, mem.offset)
+    generic = int(space_of(r.i) == "generic")
+    r.fill("phase_test", [destination, base, token], int("parity" in mods), generic, offset)
+
+
 _RECORDERS: dict[str, Callable[[Recorder], None]] = {
     "shfl": _shfl,
     "vote": _vote,
@@ -289,4 +300,5 @@ _RECORDERS: dict[str, Callable[[Recorder], None]] = {
     "wmma": _wmma,
     "bar": _barrier,
     "nanosleep": _yield,
+    "mbarrier": _phase_test,
 }

@@ -146,9 +146,13 @@ def atomic_pointer(b: Builder, i: Instruction, mem: Mem, kind: ScalarType) -> st
 
 @handles("cp")
 def asynchronous_copy(b: Builder, i: Instruction) -> None:
-    if i.mods[:1] != ("async",) or "bulk" in i.mods or "mbarrier" in i.mods:
+    if i.mods[:1] != ("async",):
         raise b.unsupported(i.text)
     thread = "ptr %thread"
+    if "mbarrier" in i.mods:
+        cell, noinc = barrier_address(b, i, i.operands[0]), int("noinc" in i.mods)
+        b.call("void", "tp_mbarrier_arrive_on_copies", thread, cell, f"i32 {noinc}", f"i32 {b.site()}")
+        return
     if "commit_group" in i.mods:
         b.call("void", "tp_copy_commit", thread)
     elif "wait_group" in i.mods:
@@ -184,3 +188,33 @@ def issue_copy(b: Builder, i: Instruction) -> None:
         f"i32 {b.site()}",
     )
     b.call("void", "tp_copy", "ptr %thread", *arguments)
+
+
+def barrier_address(b: Builder, i: Instruction, operand: Operand) -> str:
+    """The shared address of an mbarrier object, given in shared or generic space, as an argument."""
+    mem = memory_operand(b, operand)
+    if space_of(i) == "shared":
+        return f"i32 {b.address(mem, U32)}"
+    return f"i32 {b.value(f'trunc i64 {b.address(mem, U64)} to i32')}"
+
+
+@handles("mbarrier")
+def barrier_object(b: Builder, i: Instruction) -> None:
+    """All but the waits, which are stops of the thread (`collective.py`)."""
+    verb, thread, site = i.mods[0], "ptr %thread", f"i32 {b.site()}"
+    if verb == "init":
+        count = f"i32 {b.read(i.operands[1], U32)}"
+        b.call("void", "tp_mbarrier_init", thread, barrier_address(b, i, i.operands[0]), count, site)
+    elif verb == "inval":
+        b.call("void", "tp_mbarrier_invalidate", thread, barrier_address(b, i, i.operands[0]), site)
+    elif verb in ("arrive", "arrive_drop"):
+        result, address, *rest = i.operands
+        count = f"i32 {b.read(rest[0], U32) if rest else 1}"
+        drop = f"i32 {int(verb == 'arrive_drop')}"
+        cell = barrier_address(b, i, address)
+        b.write(result, b.call("i64", "tp_mbarrier_arrive", thread, cell, count, drop, site), U64)
+    elif verb == "pending_count":
+        state = b.read(i.operands[1], U64)
+        b.write(i.operands[0], b.value(f"and i64 {state}, {0xFFFFF}"), U64)
+    else:
+        raise b.unsupported(i.text)

@@ -20,6 +20,7 @@ enum CollectiveOp {
   WMMA_STORE,
   BARRIER,    // p0 reduction (0 none, 1 popc, 2 and, 3 or), p1 negate, p2 aligned, p3 count given: id, count, d, a
   YIELD,
+  PHASE_TEST, // p0 by parity, p1 generic address, p2 offset: d, address, token or parity
 };
 
 INLINE uint32_t get(const Thread *t, Operand o) {

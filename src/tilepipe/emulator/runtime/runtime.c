@@ -5,6 +5,7 @@
 #include "atomics.h"
 #include "collectives.h"
 #include "copies.h"
+#include "mbarrier.h"
 #include "scheduler.h"
 #include "shadow.h"
 #include "tensor.h"

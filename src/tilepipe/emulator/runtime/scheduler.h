@@ -1,8 +1,11 @@
 // Runs blocks: each thread up to its next barrier or warp collective, warp by warp.
 #ifndef TILEPIPE_SCHEDULER_H
 #define TILEPIPE_SCHEDULER_H
-#include "copies.h"
+#include "mbarrier.h"
 #include "tensor.h"
+
+// Rounds in which threads did nothing but poll, after which they wait for what never comes.
+enum { MAX_IDLE_POLLS = 10000 };
 
 static void run_lane(Thread *t) {
   Block *b = t->block;
@@ -10,6 +13,7 @@ static void run_lane(Thread *t) {
   if (split == EXITED || split == STEP_LIMIT || split == TRAPPED) {
     t->status = DONE;
     b->live--;
+    b->moved = 1;
     if (split == EXITED) {
       copies_at_exit(t);
       return;
@@ -20,6 +24,7 @@ static void run_lane(Thread *t) {
   }
   t->resume = split;
   t->status = b->splits[split].kind;
+  b->moved |= t->status != AT_YIELD;
 }
 
 static void execute(Thread *w, const Collective *c, uint32_t members) {
@@ -188,6 +193,7 @@ static void reset_block(Block *b) {
   b->fatal = 0;
   b->live = b->thread_count;
   __builtin_memset(b->arrived, 0, sizeof b->arrived);
+  for (uint32_t i = 0; i < MBARRIERS; i++) b->mbarriers[i].address = 0;
   for (uint32_t i = 0; i < b->thread_count; i++) {
     Thread *t = b->threads + i;
     t->tid = i;
@@ -206,15 +212,43 @@ static void reset_block(Block *b) {
   __builtin_memset(b->threads[0].local, 0xff, b->local_bytes * b->thread_count);
 }
 
+// Lets the threads go on that stopped to poll; returns how many.
+static uint32_t resume_polls(Block *b) {
+  uint32_t polling = 0;
+  for (uint32_t i = 0; i < b->thread_count; i++) {
+    Thread *t = b->threads + i;
+    if (t->status != AT_YIELD) continue;
+    const Collective *c = &b->collectives[b->splits[t->resume].first];
+    if (c->op == PHASE_TEST) {
+      uint32_t a = (c->p[1] ? (uint32_t)get64(t, c->operands[1]) : get(t, c->operands[1])) + c->p[2];
+      uint64_t token = c->p[0] ? get(t, c->operands[2]) : get64(t, c->operands[2]);
+      set(t, c->operands[0], phase_completed(t, a, token, c->p[0], c->site));
+    }
+    t->status = RUNNABLE;
+    polling++;
+  }
+  return polling;
+}
+
+// Asynchronous arrivals happen as late as possible: when all that is left to do is to wait for them.
+static int land_arrivals(Block *b) {
+  int landed = 0;
+  for (uint32_t i = 0; i < b->thread_count; i++) landed |= land_to_arrival(b->threads + i);
+  return landed;
+}
+
 static void run_block(Block *b) {
   reset_block(b);
+  uint32_t idle = 0;
   for (uint64_t rounds = 0; b->live && !b->fatal && !b->stop; rounds++) {
+    b->moved = 0;
     for (uint32_t w = 0; w < b->thread_count; w += 32) run_warp(b, w);
     if (b->fatal || !b->live) return;
     int progress = resolve_barriers(b);
-    for (uint32_t i = 0; i < b->thread_count; i++)
-      if (b->threads[i].status == AT_YIELD) b->threads[i].status = RUNNABLE, progress = 1;
     if (b->fatal) return;
+    if (!progress && !b->moved) progress = land_arrivals(b);
+    idle = progress || b->moved ? 0 : idle + 1;
+    progress |= resume_polls(b) && idle < MAX_IDLE_POLLS;
     if (!progress) {
       report_stuck(b);
       return;
@@ -246,7 +280,7 @@ void tp_release(Block *b) {
 
 uint64_t tp_sizeof(uint32_t what) {
   const uint64_t sizes[] = {sizeof(Block), sizeof(Thread), sizeof(Collective), sizeof(Split), sizeof(Finding),
-                            sizeof(Range)};
+                            sizeof(Range), sizeof(Mbarrier)};
   return sizes[what];
 }
 

@@ -199,6 +199,10 @@ static void next_epoch(Block *b) {
   if (b->partial) {
     __builtin_memset(b->order, 0, 2ull * b->thread_count * b->thread_count);
     __builtin_memset(b->barrier_clock, 0, 2ull * BARRIERS * MAX_THREADS);
+    for (uint32_t i = 0; i < MBARRIERS && b->mbarriers[i].address; i++) {
+      __builtin_memset(b->mbarriers[i].now, 0, sizeof b->mbarriers[i].now);
+      __builtin_memset(b->mbarriers[i].done, 0, sizeof b->mbarriers[i].done);
+    }
     b->partial = 0;
   }
   if (b->base >> EPOCH_SHIFT >= LAST_EPOCH) {  // start counting again: keep only "written" and "pending"

@@ -15,6 +15,7 @@ enum {
   MAX_FINDINGS = 64,
   MAX_OPERANDS = 40,
   BARRIERS = 16,
+  MBARRIERS = 64,
   NOBODY = 0xffffffffu,
 };
 
@@ -81,6 +82,12 @@ typedef struct Split {
   uint32_t kind, site, first, count, whole, pad;
 } Split;
 
+// Vector clocks of an mbarrier at shared address `address` - 1 (0: the entry is free).
+typedef struct Mbarrier {
+  uint32_t address;
+  uint16_t now[MAX_THREADS], done[MAX_THREADS];
+} Mbarrier;
+
 struct Block;
 typedef struct Thread {
   struct Block *block;
@@ -98,6 +105,7 @@ typedef struct Block {
   uint8_t *shared, *parameters, *hints;
   uint32_t *writes, *reads;
   uint16_t *write_sites, *read_sites, *order, *barrier_clock;
+  Mbarrier *mbarriers;
   Thread *threads;
   const Range *ranges;
   Finding *findings;
@@ -106,7 +114,7 @@ typedef struct Block {
   Step step;
   uint64_t max_steps, number, async_bytes, barriers, ticks, local_bytes;
   uint32_t shared_bytes, dynamic_bytes, thread_count, range_count, checks, early;
-  uint32_t base, interval, partial, finding_count, fatal, stop;
+  uint32_t base, interval, partial, finding_count, fatal, stop, moved, pad;
   uint32_t block_dim[3], grid_dim[3], block_id[3], live;
   uint32_t arrived[BARRIERS], arrived_count[BARRIERS];
   uint8_t sink[64];
