@@ -41,7 +41,7 @@ class Built:
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
     """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
-    made = rewrite(model, candidate)
+    made = rewrite(model, candidate, job.wide)
     if isinstance(made, Refusal):
         return made
     cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
@@ -162,5 +162,7 @@ def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
         barriers=ours + len(kept),
         barriers_original=len(barriers),
         author_barriers=len(kept),
+        fallback=candidate.copy_bytes > 0,
+        registers=candidate.variant != "cp_async",
         stages=candidate.stages if candidate.variant == "cp_async" else None,
     )

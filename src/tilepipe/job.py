@@ -11,6 +11,7 @@ from tilepipe.diagnostics import Refusal, error
 from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.model import KernelModel, build, study
+from tilepipe.kernel.widen import Wide, constants_wanted, widen
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
 from tilepipe.plan.candidates import Resources, Wishes, make_plan
@@ -58,12 +59,27 @@ class Job:
     @cached_property
     def model(self) -> KernelModel | Refusal:
         """The kernel's model, or why it is not pipelined."""
+        found = self._studied
+        return found if isinstance(found, Refusal) else found[0]
+
+    @cached_property
+    def wide(self) -> tuple[Wide, ...]:
+        """The copies that may be re-partitioned, with the conditions under which they may."""
+        found = self._studied
+        return () if isinstance(found, Refusal) else found[1]
+
+    @cached_property
+    def _studied(self) -> tuple[KernelModel, tuple[Wide, ...]] | Refusal:
         found = study(self.file, self.kernel, self.options.no_alias)
         if isinstance(found, Refusal):
             return found
-        questions = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in found.asks)
+        asks = (*found.asks, *constants_wanted(found))
+        questions = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
         answers = self.toolchain.answer(self.unit(found.text), questions)
-        return answers if isinstance(answers, Refusal) else build(found, answers)
+        if isinstance(answers, Refusal):
+            return answers
+        model = build(found, answers)
+        return model, tuple(w for w in widen(model, answers) if isinstance(w, Wide))
 
     @cached_property
     def plan(self) -> Plan | Refusal:
@@ -85,7 +101,7 @@ class Job:
             dynamic,
             bool(find_launches(self.file, self.kernel)),
         )
-        return make_plan(model, self.arch, have, self._work(model, size), wishes)
+        return make_plan(model, self.arch, have, self._work(model, size), wishes, self.wide)
 
     @cached_property
     def threads(self) -> int:

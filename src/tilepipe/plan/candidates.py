@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, replace
 
 from tilepipe.gpu import Arch
-from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.model import Buffer, KernelModel
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
 from tilepipe.plan.types import BudgetRow, Candidate, Form, Plan, Variant
 
@@ -20,6 +22,7 @@ _NARROW = 0.85
 _WIDE = (
     1.05  # 16-byte copies bypass registers and L1: rings gained 0.05 to 0.1 more than register staging did
 )
+_REPARTITIONED = 1.3  # 16-byte copies in place of element-wise ones gained 1.29 to 1.48 without any overlap
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
 _PACKED = 0.97  # but bytes kept across the peel are packed into shared registers, and wait for each other
 _REGISTERS_PER_THREAD = 96  # staging beyond this spills in every case measured
@@ -71,7 +74,14 @@ def capped(candidate: Candidate, blocks: int) -> Candidate:
     return replace(candidate, id=f"{candidate.id}-b{blocks}", min_blocks=blocks)
 
 
-def make_plan(model: KernelModel, arch: Arch, have: Resources, work: TileWork | None, wishes: Wishes) -> Plan:
+def make_plan(
+    model: KernelModel,
+    arch: Arch,
+    have: Resources,
+    work: TileWork | None,
+    wishes: Wishes,
+    wide: tuple[Wide, ...] = (),
+) -> Plan:
     """Budget, ratio and every candidate with its status; `order` lists the viable ones, best predicted first."""
     staged = sum({b.array: b.bytes or 0 for b in model.buffers if not b.dynamic}.values())
     staged += have.dynamic_shared if model.dynamic else 0
@@ -86,18 +96,21 @@ def make_plan(model: KernelModel, arch: Arch, have: Resources, work: TileWork | 
         max_stages=MAX_STAGES,
     )
     ratio = compute_load_ratio(arch, work, rows[0])
-    judge = _Judge(model, arch, have, work, wishes, rows, staged)
-    candidates = tuple(judge.judged(c) for c in _all_candidates())
+    widened = covered(model, wide)
+    judge = _Judge(model, arch, have, work, wishes, rows, staged, widened)
+    candidates = tuple(judge.judged(c) for c in _all_candidates(bool(widened)))
     viable = [c for c in candidates if c.status == "ok"]
     viable.sort(key=lambda c: (-(c.predicted_speedup or 0.0), c.stages, c.id))
     return Plan(model.kernel.name, arch.name, rows, ratio, candidates, tuple(c.id for c in viable))
 
 
-def _candidate(variant: Variant, stages: int, form: Form) -> Candidate:
-    return Candidate(f"{variant}-{stages}-{form}", variant, stages, form)
+def _candidate(variant: Variant, stages: int, form: Form, copy_bytes: int = 0) -> Candidate:
+    suffix = f"-{copy_bytes}" if copy_bytes else ""
+    return Candidate(f"{variant}-{stages}-{form}{suffix}", variant, stages, form, copy_bytes=copy_bytes)
 
 
-def _all_candidates() -> list[Candidate]:
+def _all_candidates(wide: bool) -> list[Candidate]:
+    """Every candidate; those with re-partitioned copies only where some copy was proved wider."""
     found = [
         _candidate("ldg", 2, "ring"),
         _candidate("ldg", 2, "textbook"),
@@ -105,7 +118,11 @@ def _all_candidates() -> list[Candidate]:
     ]
     found += [_candidate("cp_async", n, "ring") for n in range(2, MAX_STAGES + 1)]
     found.append(_candidate("cp_async", 2, "textbook"))
-    return [*found, _candidate("mixed", 2, "ring"), _candidate("mixed", 2, "textbook")]
+    found += [_candidate("mixed", 2, "ring"), _candidate("mixed", 2, "textbook")]
+    if wide:
+        found += [_candidate("cp_async", n, "ring", 16) for n in range(2, MAX_STAGES + 1)]
+        found.append(_candidate("mixed", 2, "ring", 16))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +134,7 @@ class _Judge:
     wishes: Wishes
     rows: tuple[BudgetRow, ...]
     staged: int
+    widened: frozenset[Symbol]
 
     def judged(self, candidate: Candidate) -> Candidate:
         """The candidate with shared memory, prediction and status."""
@@ -134,8 +152,8 @@ class _Judge:
         return replace(changed, status="rejected", reason=reason) if reason else changed
 
     def _legal(self, c: Candidate) -> str | None:
-        direct = [b for b in self.model.buffers if b.copy_bytes is not None]
-        other = [b for b in self.model.buffers if b.copy_bytes is None]
+        direct = [b for b in self.model.buffers if self._width(c, b) is not None]
+        other = [b for b in self.model.buffers if self._width(c, b) is None]
         if c.variant in ("cp_async", "mixed") and not self.arch.has_async_copy:
             return f"{self.arch.name} has no asynchronous copies"
         if c.variant == "cp_async" and other:
@@ -145,6 +163,12 @@ class _Judge:
         if c.variant == "mixed" and not direct:
             return f"no buffer can be copied asynchronously: {other[0].reason}"
         return self._registers(c, {b.piece for b in other} if c.variant == "mixed" else None)
+
+    def _width(self, c: Candidate, buffer: Buffer) -> int | None:
+        """Bytes per asynchronous copy into the buffer, None where it cannot be asynchronous."""
+        if c.copy_bytes and buffer.piece in self.widened:
+            return c.copy_bytes
+        return buffer.copy_bytes
 
     def _registers(self, c: Candidate, only: set[object] | None) -> str | None:
         """Why the loads cannot wait in registers: an unknown trip count, an unknown type, or too many."""
@@ -200,9 +224,10 @@ class _Judge:
         value = predicted_speedup(self.arch, self.work, self.have.threads, self.rows[0], deep)
         if value is None:
             return None
-        widths = [b.copy_bytes for b in self.model.buffers if b.copy_bytes is not None]
+        widths = [w for b in self.model.buffers if (w := self._width(c, b)) is not None]
         if c.variant in ("cp_async", "mixed") and widths:
             value *= _NARROW if min(widths) < 16 else _WIDE
+            value *= _REPARTITIONED if c.copy_bytes else 1.0
         if c.form == "textbook" and c.variant == "ldg":
             value *= _PACKED if any(site.text is not None for site in self.model.loads) else _PEELED
         return value

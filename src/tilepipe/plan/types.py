@@ -36,6 +36,7 @@ class Ratio:
 @dataclass(frozen=True)
 class Candidate:
     """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", with "-b2" behind it
+    for re-partitioned 16-byte copies "cp_async-3-ring-16", with "-b2" behind it
     where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
 
     id: str
@@ -47,6 +48,7 @@ class Candidate:
     predicted_speedup: float | None = None
     shared_bytes: int = 0
     needs_launch_change: bool = False
+    copy_bytes: int = 0  # widest re-partitioned copy; 0 keeps the author's widths
     min_blocks: int = 0
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 

@@ -8,14 +8,20 @@ from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.widen import Wide
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.project import Projection
+from tilepipe.rewrite.wide import NONE, Repartition
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def asynchronous(
-    model: KernelModel, buffers: frozenset[Symbol], without: frozenset[Item], loops: CountedLoops
+    model: KernelModel,
+    buffers: frozenset[Symbol],
+    without: frozenset[Item],
+    loops: CountedLoops,
+    wide: Repartition = NONE,
 ) -> Projection:
     """The loader for `buffers`: copies issued, everything they need kept, values in between gone.
 
@@ -24,7 +30,7 @@ def asynchronous(
     flow = model.tile.flow
     copies = [c for c in model.copies if isinstance(c, Copy) and c.use.buffer in buffers]
     uses = {c.use.item: c.uses for c in copies}
-    replaced = {id(c.replaces): _call(model, c) for c in copies}
+    replaced = {id(c.replaces): _call(model, c, wide.of(c)) for c in copies}
     merged = {id(s) for c in copies if c.replaces is not c.use.item.statement for s in c.replaces.walk()}
     merged -= {id(c.replaces) for c in copies}
     fills = [
@@ -42,11 +48,12 @@ def asynchronous(
     return Projection(model.file.source, model.tile, keep, replaced, loops.edits(keep), loops.pragmas(keep))
 
 
-def _call(model: KernelModel, copy: Copy) -> str:
+def _call(model: KernelModel, copy: Copy, wide: Wide | None) -> str:
     target, source = address(copy.target), address(copy.source)
+    function = f"tp_copy_wide<{wide.bytes}>" if wide is not None else "tp_copy"
     if copy.guard is None:
-        return f"tp_copy({target}, {source});"
-    return f"tp_copy({target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
+        return f"{function}({target}, {source});"
+    return f"{function}({target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
 
 
 def _valid(model: KernelModel, copy: Copy, source: str) -> str:

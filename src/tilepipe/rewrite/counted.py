@@ -7,14 +7,16 @@ from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.trips import Trips
 from tilepipe.rewrite.lines import indent_of, line_start
+from tilepipe.rewrite.wide import NONE, Repartition, loop_edits
 from tilepipe.source import Edit, Span
 
 
 class CountedLoops:
     """The counted loops of a model's load phase and the headers that they get."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: KernelModel, repartition: Repartition = NONE) -> None:
         self.model = model
+        self.wide = repartition.loops()
 
     def number(self, loop: Statement) -> str:
         """The expression that numbers the loop's iterations from 0."""
@@ -34,6 +36,8 @@ class CountedLoops:
         return frozenset(id(i.statement) for i in items if id(i.statement) in self.model.trips)
 
     def _edit(self, loop: Statement, trips: Trips) -> tuple[Edit, ...]:
+        if id(loop) in self.wide:
+            return loop_edits(self.model, self.wide[id(loop)])
         source = self.model.file.source
         indent = indent_of(source, loop.span.start)
         c = trips.loop

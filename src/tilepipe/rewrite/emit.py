@@ -10,6 +10,7 @@ from tilepipe.kernel import surroundings
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.widen import Wide
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.asynchronous import asynchronous
 from tilepipe.rewrite.consumer import consumer_edits
@@ -22,6 +23,7 @@ from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import Ring, ring, single
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
+from tilepipe.rewrite.wide import NONE, Repartition, dispatched, repartition
 from tilepipe.source import Edit, Span, apply_edits
 
 
@@ -30,11 +32,15 @@ class _Pieces:
     state: LoaderState
     loader: Loader
     ring: Ring
+    wide: Repartition
 
 
-def rewrite(model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
-    """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150)."""
-    pieces = _pieces(model, candidate)
+def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] = ()) -> Rewrite | Refusal:
+    """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150).
+
+    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them.
+    """
+    pieces = _pieces(model, candidate, proved)
     if isinstance(pieces, str):
         return refusal("TP150", f"candidate {candidate.id} cannot be emitted: {pieces}", _place(model))
     source = model.file.source
@@ -42,16 +48,23 @@ def rewrite(model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
     indent = indent_of(source, loop.span.start)
     shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent)
     start = line_start(source, with_pragmas(source, loop.span.start))
-    edits = [*pieces.ring.edits, *consumer_edits(model)]
-    if shape.peeled:
-        edits += peeled_edits(shape, start)
-    else:
-        edits += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
     end = _line_end(model, loop.span.end)
-    edits.append(Edit(Span(end, end), epilogue(shape)))
+    inner = [*consumer_edits(model)]
+    if shape.peeled:
+        inner += peeled_edits(shape, start)
+    else:
+        inner += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
+    inner.append(Edit(Span(end, end), epilogue(shape)))
+    edits = [*pieces.ring.edits, *inner]
+    if pieces.wide.wide:
+        pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
+        binds = [b.replace("{stage}", "0") for b in pieces.ring.bind]
+        text = dispatched(model, pieces.wide, binds, pipelined, source.slice(Span(start, end)))
+        edits = [*pieces.ring.edits, Edit(Span(start, end), text)]
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]
     helpers = pieces.ring.helpers | (frozenset({"COPY"}) if pieces.loader.load is not None else frozenset())
+    helpers |= frozenset({"WIDE"}) if pieces.wide.wide else frozenset()
     top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))
     edits.append(Edit(Span(top, top), helper_text(helpers)))
     edits.append(Edit(Span(at, at), _constant(model, pieces.ring)))
@@ -69,6 +82,10 @@ def rewrite(model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
         _notes(model, pieces.ring),
     )  # fmt: skip
+
+
+def _moved(edit: Edit, by: int) -> Edit:
+    return Edit(Span(edit.span.start + by, edit.span.end + by), edit.text)
 
 
 def _cap_edit(model: KernelModel, blocks: int) -> Edit | None:
@@ -96,17 +113,21 @@ def _line_end(model: KernelModel, offset: int) -> int:
     return len(data) if end < 0 else end + 1
 
 
-def _pieces(model: KernelModel, candidate: Candidate) -> _Pieces | str:
+def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) -> _Pieces | str:
     state = loader_state(model)
     if isinstance(state, str):
         return state
-    counted = CountedLoops(model)
+    wide = repartition(model, proved, candidate.copy_bytes) if candidate.copy_bytes else NONE
+    if isinstance(wide, str):
+        return wide
+    counted = CountedLoops(model, wide)
     staged = frozenset(b.piece for b in model.buffers)
-    direct = frozenset(b.piece for b in model.buffers if b.copy_bytes is not None)
+    widened = frozenset(b.piece for b in model.buffers if wide.covers(model, b.piece))
+    direct = widened | frozenset(b.piece for b in model.buffers if b.copy_bytes is not None)
     through: frozenset[Symbol] = frozenset()
     if candidate.variant == "cp_async":
         if direct != staged:
-            b = next(b for b in model.buffers if b.copy_bytes is None)
+            b = next(b for b in model.buffers if b.piece not in direct)
             return f"`{b.name}` cannot be copied asynchronously: {b.reason}"
     elif candidate.variant == "mixed":
         through = staged - direct
@@ -117,7 +138,8 @@ def _pieces(model: KernelModel, candidate: Candidate) -> _Pieces | str:
     if candidate.variant == "prefetch":
         rings: Ring | str = single(model)
     else:
-        rings = ring(model, candidate.stages, candidate.dynamic)
+        arrays = frozenset(b.array for b in model.buffers if b.piece in widened)
+        rings = ring(model, candidate.stages, candidate.dynamic, arrays)
     if isinstance(rings, str):
         return rings
     inner = [i for i in model.split.loader if i.own.defs & model.split.state and i not in state.tail]
@@ -126,7 +148,7 @@ def _pieces(model: KernelModel, candidate: Candidate) -> _Pieces | str:
     load = None
     if direct:
         leave = state.tail if through or candidate.form == "textbook" else frozenset()
-        load = asynchronous(model, direct, leave, counted)
+        load = asynchronous(model, direct, leave, counted, wide)
     staging: Staging | None = None
     if through:
         staged_through = stage(model, through, state.tail, counted)
@@ -136,7 +158,10 @@ def _pieces(model: KernelModel, candidate: Candidate) -> _Pieces | str:
     refused = _textbook_refused(model) if candidate.form == "textbook" else None
     if refused is not None:
         return refused
-    return _Pieces(state, Loader(load, staging), rings)
+    in_loop = any(b.array.decl.start > model.tile.loop.span.start for b in model.buffers)
+    if wide.wide and (rings.rebind or in_loop or candidate.form == "textbook"):
+        return "wide copies need a ring whose tiles are declared before the loop and not read after it"
+    return _Pieces(state, Loader(load, staging), rings, wide)
 
 
 def _textbook_refused(model: KernelModel) -> str | None:

@@ -62,11 +62,44 @@ __device__ __forceinline__ unsigned tp_dynamic_bytes()
 }
 """
 
-_PARTS = (("COPY", _COPY), ("AT", _AT), ("DYNAMIC", _DYNAMIC))
+_WIDE = """\
+// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
+// both addresses are multiples of `Bytes`, and `valid` is one that may be named when nothing is read.
+template <int Bytes>
+__device__ __forceinline__ void tp_copy_wide(void* to, const void* from, bool in, const void* valid)
+{
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    const void* source = in ? from : valid;
+    const int bytes = in ? Bytes : 0;
+    if constexpr (Bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(Bytes), "r"(bytes)
+                     : "memory");
+}
+template <int Bytes>
+__device__ __forceinline__ void tp_copy_wide(void* to, const void* from)
+{
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    if constexpr (Bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(Bytes) : "memory");
+}
+// Whether a pointer is a multiple of `bytes`.
+__device__ __forceinline__ bool tp_aligned(const void* p, unsigned bytes)
+{
+    return reinterpret_cast<unsigned long long>(p) % bytes == 0;
+}
+"""
+
+_PARTS = (("COPY", _COPY), ("WIDE", _WIDE), ("AT", _AT), ("DYNAMIC", _DYNAMIC))
 
 
 def helper_text(wanted: frozenset[str]) -> str:
-    """The helpers among "COPY", "AT" and "DYNAMIC", each guarded so that a file may carry them twice."""
+    """The helpers among "COPY", "WIDE", "AT" and "DYNAMIC", each guarded so that a file may carry them twice."""
     parts = [
         f"#ifndef TILEPIPE_{name}\n#define TILEPIPE_{name}\n{text}#endif\n"
         for name, text in _PARTS

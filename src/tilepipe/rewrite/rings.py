@@ -34,10 +34,13 @@ class Ring:
     helpers: frozenset[str]
 
 
-def ring(model: KernelModel, stages: int, move_to_dynamic: bool) -> Ring | str:
+def ring(
+    model: KernelModel, stages: int, move_to_dynamic: bool, aligned: frozenset[Symbol] = frozenset()
+) -> Ring | str:
     """Give every staged tile `stages` stages; a reason where that is not possible.
 
-    `move_to_dynamic`: static tiles become dynamic shared memory, since together they exceed 48 KB.
+    `move_to_dynamic`: static tiles become dynamic shared memory, since together they exceed 48 KB. `aligned` are
+    the arrays whose stages must begin at multiples of 16 bytes, for copies wider than the author's.
     """
     arrays = sorted({b.array for b in model.buffers}, key=lambda s: s.key)
     static, dynamic = [a for a in arrays if not a.extern], [a for a in arrays if a.extern]
@@ -50,7 +53,7 @@ def ring(model: KernelModel, stages: int, move_to_dynamic: bool) -> Ring | str:
     helpers: set[str] = set()
     extra = 0
     for array in static:
-        placed = _static(model, array, stages, move_to_dynamic, extra)
+        placed = _static(model, array, stages, move_to_dynamic, extra, array in aligned)
         if isinstance(placed, str):
             return placed
         edits += placed.edits
@@ -109,7 +112,9 @@ def _has_extern(model: KernelModel) -> bool:
     return any(s.extern and s.kind == "shared" for st in model.analysed.body.walk() for s in st.declares)
 
 
-def _static(model: KernelModel, array: Symbol, stages: int, dynamic: bool, offset: int) -> Ring | str:
+def _static(
+    model: KernelModel, array: Symbol, stages: int, dynamic: bool, offset: int, aligned: bool
+) -> Ring | str:
     source = model.file.source
     node = model.file.tree.root.named_descendant_for_byte_range(array.decl.start, array.decl.end)
     if node is None or node.type != "declaration":
@@ -117,7 +122,7 @@ def _static(model: KernelModel, array: Symbol, stages: int, dynamic: bool, offse
     size = next((b.bytes for b in model.buffers if b.array == array), None)
     if size is None:
         return f"the size of `{array.name}` is not known"
-    if size % 16 and _widest(model, array) > 8:
+    if size % 16 and (aligned or _widest(model, array) > 8):
         return f"a stage of `{array.name}` ({size} bytes) does not keep the alignment of 16 bytes"
     in_loop = array.decl.start > model.tile.loop.span.start
     alone = len(declarators(node)) == 1
@@ -131,6 +136,8 @@ def _static(model: KernelModel, array: Symbol, stages: int, dynamic: bool, offse
         + f"{array.name}_ring[{STAGES}]"
         + text[_chars(source.data, at, name.end) :]
     )
+    if aligned and "align" not in declared_ring:
+        declared_ring = declared_ring.replace("__shared__", "__shared__ __align__(16)", 1)
     total = -(-size * stages // 128) * 128
     if dynamic:
         dims = text[_chars(source.data, at, name.end) :].rstrip().rstrip(";")
