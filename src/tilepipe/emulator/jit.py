@@ -24,7 +24,7 @@ class Runtime:
 
     def __init__(self) -> None:
         ir = _IR.read_text()
-        self.engine = compile_module(ir, speed=2)
+        self.engine = compile_module(ir, optimise=False)  # clang has done that
         sizes = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32)(self.address("tp_sizeof"))
         for n, structure in enumerate(layout.STRUCTURES):
             assert sizes(n) == ctypes.sizeof(structure), structure.__name__
@@ -53,18 +53,22 @@ def missing_features() -> str:
     return ", ".join(name for name in ("fma", "f16c", "avx2") if not features.get(name, False))
 
 
-def compile_module(ir: str, speed: int) -> Any:
-    """Optimises and compiles IR text; the execution engine owns the code. Thread-safe."""
+def compile_module(ir: str, optimise: bool = True) -> Any:
+    """Compiles IR text for the host; the execution engine owns the code. Thread-safe.
+
+    LLVM's first level does for kernels: NVRTC has optimised the PTX, and the time to compile counts.
+    """
     with _lock:
         target, cpu, features = _target()
-        machine = target.create_target_machine(cpu=cpu, features=features, opt=speed)
+        machine = target.create_target_machine(cpu=cpu, features=features, opt=1 if optimise else 2)
         module = llvm.parse_assembly(ir)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=speed)
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        if optimise:
+            options = llvm.create_pipeline_tuning_options(speed_level=1)
+            builder = llvm.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(module, builder)
         engine = llvm.create_mcjit_compiler(module, machine)
         engine.finalize_object()
         return engine

@@ -28,7 +28,6 @@ from tilepipe.emulator.ptx.parser import parse
 
 _CHUNK_SECONDS = 0.1  # how long a worker runs between looks at Ctrl-C
 MAX_SHARED = 227 * 1024  # bytes a block may have on the largest devices we model (sm_90)
-_OPTIMISATION = 1
 ALLOCATION_ALIGNMENT = 256  # bytes, of device allocations (CUDA programming guide, device memory accesses)
 
 
@@ -84,7 +83,7 @@ class Program:
             if checks not in self._compiled:
                 jit.runtime()
                 translation = translate_function(self.function, self.addresses, checks)
-                engine = jit.compile_module(translation.ir, _OPTIMISATION)
+                engine = jit.compile_module(translation.ir)
                 step = int(engine.get_function_address("step"))
                 self._compiled[checks] = _Compiled(translation, engine, step)
 
