@@ -196,6 +196,12 @@ def test_global_bounds(offset: int, inside: bool, checks: bool) -> None:
         assert found.threads == (3,)
 
 
+def test_access_across_the_end() -> None:
+    """Aligned, and half inside."""
+    done = launch(program(kernel("ld.global.u32 %x, [%in+4];")), [np.zeros(3, np.uint16), np.zeros(1)], 1)
+    assert [f.kind for f in done.findings] == ["global out of bounds"]
+
+
 def test_offset_pointer_keeps_its_whole_allocation() -> None:
     """An unaligned view: what lies before the pointer is legal memory, what lies before the allocation is not."""
     base = np.arange(10, dtype=np.uint32)

@@ -196,7 +196,7 @@ def test_interval_counter_survives_many_barriers() -> None:
 
 def test_many_warp_synchronisations_in_one_interval() -> None:
     loop = "mov.u32 %n, 0;\n" + LANE_NEXT + "LOOP:\n" + WRITE + SYNC_WARP + READ + SYNC_WARP
-    loop += "add.u32 %n, %n, 1;\nsetp.lt.u32 %q, %n, 1500;\n@%q bra LOOP;\n"
+    loop += "add.u32 %n, %n, 1;\nsetp.lt.u32 %q, %n, 4500;\n@%q bra LOOP;\n"
     assert kinds(loop, 32) == []
     assert kinds(loop + WRITE + READ, 32) == ["read-write race", "write-read race"]
 

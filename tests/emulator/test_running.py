@@ -68,3 +68,12 @@ def test_inputs_are_copied_back_unchanged() -> None:
     view[:] = np.arange(32)
     program(SLOW.replace("100000", "1")).run((1, 1, 1), (1, 1, 1), 0, [Buffer(view)])
     assert view.tolist() == list(range(32))
+
+
+def test_endless_loop_ends_the_whole_run() -> None:
+    loaded = program(SLOW.replace("setp.lt.u32 %p, %n, 100000;", "setp.ne.u32 %p, %n, %n; @!%p bra LOOP;"))
+    out = np.zeros(5000, np.uint32)
+    done = loaded.run((5000, 1, 1), (1, 1, 1), 0, [Buffer(out)], max_steps=3_000_000)
+    assert isinstance(done, Execution)
+    assert [f.kind for f in done.findings] == ["non-terminating"]
+    assert done.blocks_run < 100

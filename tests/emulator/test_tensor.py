@@ -162,6 +162,27 @@ def test_mixed_signs_and_saturation() -> None:
         assert set(got.ravel().tolist()) == {want}
 
 
+def test_tf32_inputs_are_truncated() -> None:
+    """The low 13 bits of an operand do not count."""
+    a = np.random.default_rng(4).standard_normal((16, 8)).astype(np.float32)
+    b = np.eye(8, dtype=np.float32)
+    got = np.zeros((32, 4), np.float32)
+    body = "\n".join(
+        (
+            fragments("a", "pa", 4, 32),
+            fragments("b", "pb", 2, 32),
+            fragments("c", "pc", 4, 32),
+            multiply("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2, 4),
+            fragments("c", "pd", 4, 32, store=True),
+        )
+    )
+    inputs = [to_fragments(x, w, 16, 8, 1) for x, w in ((a, "a"), (b, "b"))]
+    launch(program(kernel(body, ".reg .b32 %a<4>, %b<2>, %c<4>;")), [*inputs, np.zeros_like(got), got], 32)
+    want = (a.view(np.uint32) & 0xFFFFE000).view(np.float32)
+    np.testing.assert_array_equal(got, to_fragments(want, "c", 16, 8, 1))
+    assert (want != a).any()
+
+
 WMMA = [
     ("m16n16k16", "f16", "f32", 8, 8, 8),
     ("m32n8k16", "f16", "f32", 8, 8, 8),

@@ -74,15 +74,22 @@ class Program:
     has_lines: bool
     shared_names: tuple[tuple[str, int, int], ...]
     host_memory: tuple[npt.NDArray[np.uint8], ...]
+    _translations: dict[bool, Translation] = field(default_factory=dict)
     _compiled: dict[bool, _Compiled] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def translate(self, checks: bool) -> Translation:
+        """The LLVM IR for runs with or without checks; raises `Unsupported`."""
+        if checks not in self._translations:
+            self._translations[checks] = translate_function(self.function, self.addresses, checks)
+        return self._translations[checks]
 
     def compile(self, checks: bool) -> None:
         """Makes the machine code for runs with or without checks, if it is not there yet."""
         with self._lock:
             if checks not in self._compiled:
                 jit.runtime()
-                translation = translate_function(self.function, self.addresses, checks)
+                translation = self.translate(checks)
                 engine = jit.compile_module(translation.ir)
                 step = int(engine.get_function_address("step"))
                 self._compiled[checks] = _Compiled(translation, engine, step)
@@ -198,6 +205,10 @@ def _run_blocks(
         with lock:
             return [n for _, n in zip(range(count), pending, strict=False)]
 
+    def stop() -> None:
+        for arena in arenas:
+            arena.block.stop = 1
+
     def work(arena: Arena) -> None:
         nonlocal done
         size = 1
@@ -207,7 +218,8 @@ def _run_blocks(
             finished = runtime.run(ctypes.byref(arena.block), array, len(chunk))
             with lock:
                 done += finished
-            if arena.block.stop:
+            if arena.block.stop:  # an endless loop: the other workers need not find it again
+                stop()
                 return
             elapsed = perf_counter() - start
             size = max(1, min(int(size * _CHUNK_SECONDS / max(elapsed, 1e-6)), 4 * size))
@@ -219,8 +231,7 @@ def _run_blocks(
                 while wait(futures, timeout=_CHUNK_SECONDS, return_when=FIRST_EXCEPTION).not_done:
                     pass
             except BaseException:
-                for arena in arenas:
-                    arena.block.stop = 1
+                stop()
                 raise
             for future in futures:
                 future.result()
@@ -290,7 +301,7 @@ def load_program(ptx: str, symbol: str) -> Program | Refusal:
         return error("TP301", f"the emulator needs a processor with {missing}")
     try:
         program = _prepare(parse(ptx), symbol)
-        translate_function(program.function, program.addresses, checks=True)
+        program.translate(checks=True)
     except Unsupported as problem:
         where = f" (PTX line {problem.line})" if problem.line else ""
         return error("TP300", f"the emulator does not execute {problem.what}{where}")

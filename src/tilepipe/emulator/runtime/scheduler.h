@@ -20,6 +20,7 @@ static void run_lane(Thread *t) {
     }
     report(t, split == TRAPPED ? TRAP : NON_TERMINATING, NOBODY, t->resume ? b->splits[t->resume].site : 0, 0, 0);
     b->fatal = 1;
+    b->stop |= split == STEP_LIMIT;  // other blocks would take as long
     return;
   }
   t->resume = split;
@@ -251,10 +252,12 @@ static void run_block(Block *b) {
     progress |= resume_polls(b) && idle < MAX_IDLE_POLLS;
     if (!progress) {
       report_stuck(b);
+      b->stop |= idle != 0;
       return;
     }
     if (rounds > b->max_steps) {
       report(b->threads, NON_TERMINATING, NOBODY, 0, 0, 0);
+      b->stop = 1;
       return;
     }
   }
