@@ -26,8 +26,8 @@ from tilepipe.source.parse import span
 class Copy:
     """A shared store that is a plain copy.
 
-    `target` and `source` are lvalue texts; `guard` the condition under which the element is in range (zero is
-    stored otherwise), None for always. `uses` are the names that the texts need. `root` is the array that the
+    `target` and `source` are lvalue texts; `guard` the condition under which the element is in range, None for
+    always; `fill` what is stored otherwise, None for zero. `uses` are the names that the texts need. `root` is the array that the
     source lies in. `replaces` is the statement whose place the copy takes (the store, or the `if` around it).
     """
 
@@ -39,6 +39,7 @@ class Copy:
     root: Symbol | None
     replaces: Statement
     source_at: Item  # where `source` is evaluated in the author's text
+    fill: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,12 +154,13 @@ class Copies:
         load = bare(then)
         if not self._reads_one(use.item, load):
             return NotACopy(use, "the guarded value is computed, not copied")
-        if not self.zeros.is_zero(other, fixed=True):
-            return NotACopy(use, "the value outside of the guard is not zero")
+        fill = None if self.zeros.is_zero(other, fixed=True) else self.text(span(other))
+        if fill is not None and use.item.own.shared_reads():
+            return NotACopy(use, "the value outside of the guard reads shared memory")
         root = self._root(use.item, span(right))
         return Copy(
             use, self.text(store.left), self._source_text(load), guard, use.item.own.uses, root,
-            use.item.statement, use.item,
+            use.item.statement, use.item, fill,
         )  # fmt: skip
 
     def _reads_one(self, item: Item, node: Node) -> bool:

@@ -250,7 +250,7 @@ def _site(item: Item, at: Span, copy: Copy | None, answers: Answers, counts: Map
         # `c ? bytes[i] : 0` is an int to C++, so the compiler would widen each byte as it arrives, before the
         # math that should hide the load. With both arms of the element's type it stays a byte.
         type_ = answers.get(f"source:{item.statement.span.start}")
-        text = f"({copy.guard}) ? {copy.source} : static_cast<{type_}>(0)"
+        text = f"({copy.guard}) ? {copy.source} : static_cast<{type_}>({copy.fill or 0})"
     known = type_ if isinstance(type_, str) else None
     return LoadSite(item, at, known, loops, tuple(counts.get(id(p)) for p in loops), text)
 

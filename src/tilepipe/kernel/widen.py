@@ -36,7 +36,6 @@ from tilepipe.source import Span
 from tilepipe.source.parse import parse_tree, span
 
 WIDEST = 16
-_ROWS = re.compile(r"threadIdx\.y ?\* ?(\w+) ?\+ ?threadIdx\.x")
 _DEPTH = 8  # definitions followed through definitions
 _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")
 
@@ -90,7 +89,9 @@ class _Domain:
 def constants_wanted(found: Study) -> tuple[Ask, ...]:
     """Questions for the compile-time constants that the copies' index expressions may name."""
     offsets = {a.key.split(":", 1)[1]: a.offset for a in found.asks if a.key.startswith("size:")}
-    copies = [c for c in found.copies if isinstance(c, Copy) and str(c.use.item.statement.span.start) in offsets]
+    copies = [
+        c for c in found.copies if isinstance(c, Copy) and str(c.use.item.statement.span.start) in offsets
+    ]
     asks: dict[str, Ask] = {}
     for copy in copies:
         offset = offsets[str(copy.use.item.statement.span.start)]
@@ -117,7 +118,9 @@ def _maybe_constants(found: Study) -> list[str]:
             names.add(node.text.decode())
         stack.extend(node.named_children)
     builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
-    return sorted(n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__"))
+    return sorted(
+        n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__")
+    )
 
 
 def widen(model: KernelModel, answers: Answers) -> tuple[Wide | Narrow, ...]:
@@ -130,7 +133,9 @@ def covered(model: KernelModel, proved: Iterable[Wide]) -> frozenset[Symbol]:
     """The staged tiles all of whose copies may be widened."""
     wide = {id(w.copy) for w in proved}
     found = {b.piece: [c for c in model.copies if c.use.buffer == b.piece] for b in model.buffers}
-    return frozenset(piece for piece, copies in found.items() if copies and all(id(c) in wide for c in copies))
+    return frozenset(
+        piece for piece, copies in found.items() if copies and all(id(c) in wide for c in copies)
+    )
 
 
 class _Prover:
@@ -222,7 +227,7 @@ class _Prover:
             if name == trips.loop.counter:
                 # A vector of counter values, so that shifts of the counter are taken exactly.
                 return elements(trips.count)
-            if self._thread_text(node, statement.own.uses) is not None:
+            if self._columns(node, statement.own.uses, 0) is not None:
                 starts.append(node)
                 return symbol("#t")
             return self._constant(name)
@@ -238,27 +243,33 @@ class _Prover:
 
     def _threads(self, start: Node, uses: Symbols, count: int) -> tuple[str, ...]:
         """Conditions under which `start` numbers the `count` threads of the block from 0."""
-        text = self._thread_text(start, uses)
-        if text == "threadIdx.x":
-            return (f"blockDim.x == {count} && blockDim.y * blockDim.z == 1",)
-        rows = _ROWS.fullmatch(text or "")
-        columns = rows.group(1) if rows is not None else ""
-        known = self._constant(columns)
-        wide = int(columns) if columns.isdigit() else int(known.terms[ONE][0]) if known is not None else 0
-        if not wide:
+        columns = self._columns(start, uses, 0)
+        if columns is None:
             raise _NotProvedError("the number of the thread in its block is not recognised")
-        return (f"blockDim.x == {wide} && blockDim.x * blockDim.y == {count} && blockDim.z == 1",)
+        if columns == 0:
+            return (f"blockDim.x == {count} && blockDim.y * blockDim.z == 1",)
+        return (f"blockDim.x == {columns} && blockDim.x * blockDim.y == {count} && blockDim.z == 1",)
 
-    def _thread_text(self, node: Node, uses: Symbols) -> str | None:
-        """The definition of the block's thread number that a name stands for, None if it is another thing."""
-        text = " ".join(self._text(node).split())
-        if text == "threadIdx.x" or _ROWS.fullmatch(text):
-            return text
-        found = self._defined(text, uses) if node.type == "identifier" else None
-        if found is None:
+    def _columns(self, node: Node, uses: Symbols, depth: int) -> int | None:
+        """C where the node is threadIdx.y · C + threadIdx.x, 0 where it is threadIdx.x, None for another thing."""
+        form = self._thread_form(node, uses, depth)
+        terms = dict(form.terms) if form is not None else {}
+        values = {m: int(v[0]) for m, v in terms.items() if np.any(v != 0)}
+        if values.pop(("threadIdx.x",), 0) != 1:
             return None
-        words = " ".join(self._text(found[1]).split())
-        return words if words == "threadIdx.x" or _ROWS.fullmatch(words) else None
+        columns = values.pop(("threadIdx.y",), 0)
+        return columns if not values and columns >= 0 else None
+
+    def _thread_form(self, node: Node, uses: Symbols, depth: int) -> Form | None:
+        def lookup(name: str, at: Node) -> Form | None:
+            if name in ("threadIdx.x", "threadIdx.y"):
+                return symbol(name)
+            defined = self._defined(name, uses) if depth < _DEPTH else None
+            if defined is None:
+                return self._constant(name)
+            return self._thread_form(defined[1], defined[0].own.uses, depth + 1)
+
+        return evaluate(node, self._text, lookup)
 
     # -- addresses -----------------------------------------------------------------------------------------------
 
@@ -293,7 +304,7 @@ class _Prover:
             raise _NotProvedError("the global address is not an element of a named pointer")
         name = self._text(base)
         pointer = next((s for s in copy.uses if s.name == name and s.pointer), None)
-        if pointer is None:
+        if pointer is None or self._hidden(pointer):
             raise _NotProvedError(f"`{name}` is not a pointer of the kernel")
         if pointer in self.model.split.carried:
             for step in self._steps_of(pointer) or self._give_up("the pointer's step is not understood"):
@@ -323,7 +334,7 @@ class _Prover:
         if found in self.model.split.carried:
             return symbol(name)
         if found.kind == "param":
-            return symbol(name) if not found.pointer and not self.flow.definers[found] else None
+            return symbol(name) if not found.pointer and self._fixed(found) else None
         defined = self._defined(name, uses)
         if defined is None or depth > _DEPTH:
             return self._constant(name) if found.const else None
@@ -356,10 +367,19 @@ class _Prover:
             if state is not None and self._state_divisible(state, width):
                 return True
         for parameter in self.model.analysed.parameters:
-            if parameter.name in monomial and not self.flow.definers[parameter]:
+            if parameter.name in monomial and self._fixed(parameter):
                 self._needs[f"{parameter.name} % {width} == 0"] = None
                 return True
         return False
+
+    def _fixed(self, parameter: Symbol) -> bool:
+        """Whether a parameter keeps its value, and its name means it wherever the condition could be asked."""
+        return not self.flow.definers[parameter] and not self._hidden(parameter)
+
+    def _hidden(self, found: Symbol) -> bool:
+        """Whether another declaration of the kernel has the same name."""
+        declared = (s for st in self.model.analysed.body.walk() for s in st.declares)
+        return any(s.name == found.name and s != found and s.key[1] == () for s in declared)
 
     def _state_divisible(self, state: Symbol, width: int) -> bool:
         """Whether a loop variable is a multiple of `width` in every iteration: its start and all its steps are."""
@@ -409,7 +429,9 @@ class _Prover:
         places = [(i.statement.span, i.own.uses) for i in self.model.tile.flow.definers[state]]
         if state in loop.update_effects.defs and loop.update is not None:
             places.append((loop.update, loop.update_effects.uses))
-        if state in loop.condition_effects.defs or any(i.parents for i in self.model.tile.flow.definers[state]):
+        if state in loop.condition_effects.defs or any(
+            i.parents for i in self.model.tile.flow.definers[state]
+        ):
             return None
         forms: list[Form] = []
         for place, uses in places:

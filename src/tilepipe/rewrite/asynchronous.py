@@ -53,6 +53,13 @@ def _call(model: KernelModel, copy: Copy, wide: Wide | None) -> str:
     function = f"tp_copy_wide<{wide.bytes}>" if wide is not None else "tp_copy"
     if copy.guard is None:
         return f"{function}({target}, {source});"
+    if copy.fill is not None:
+        store = f"{copy.target} = {copy.fill};"
+        if wide is not None:
+            store = (
+                f"for (int tp_v = 0; tp_v < {wide.elements}; ++tp_v)\n        ({target})[tp_v] = {copy.fill};"
+            )
+        return f"if ({copy.guard})\n    {function}({target}, {source});\nelse\n    {store}"
     return f"{function}({target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
 
 

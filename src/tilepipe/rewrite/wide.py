@@ -31,7 +31,6 @@ class Repartition:
         """The copy loops whose headers change, by id of the statement."""
         return {id(w.loop): w for w in self.wide.values()}
 
-
     def covers(self, model: KernelModel, piece: Symbol) -> bool:
         """Whether every copy into the buffer is widened."""
         copies = [c for c in model.copies if c.use.buffer == piece]
@@ -49,12 +48,12 @@ def repartition(model: KernelModel, proved: Iterable[Wide], most: int) -> Repart
     by_copy = {id(w.copy): w for w in proved if w.bytes <= most}
     chosen: dict[int, Wide] = {}
     for wide in by_copy.values():
-        stores = [s.item for s in model.tile.stores if wide.loop in s.item.parents]
-        together = [by_copy.get(id(c)) for c in model.copies if c.use.item in stores]
+        together = [by_copy.get(id(c)) for c in model.copies if wide.loop in c.use.item.parents]
         same = all(w is not None and (w.index, w.elements) == (wide.index, wide.elements) for w in together)
         merged = {id(s) for w in together if w is not None for s in w.copy.replaces.walk()}
-        covered = all(id(i.statement) in merged for i in stores)
-        if same and covered:
+        # Whatever else the loop does would run as often as there are groups, not elements.
+        others = [s for s in wide.loop.children[0].walk() if s.kind not in ("block", "declaration")]
+        if same and all(id(s) in merged for s in others):
             chosen[id(wide.copy)] = wide
     if not chosen:
         return "no copy can be proved wider than it is"
@@ -68,7 +67,11 @@ def loop_edits(model: KernelModel, wide: Wide) -> tuple[Edit, ...]:
     indent = indent_of(source, wide.loop.span.start)
     groups = wide.count // wide.elements
     turns = -(-groups // wide.threads)
-    own_line = f"\n{indent}" if source.data[line_start(source, wide.loop.span.start) : wide.loop.span.start].strip() else ""
+    own_line = (
+        f"\n{indent}"
+        if source.data[line_start(source, wide.loop.span.start) : wide.loop.span.start].strip()
+        else ""
+    )
     check = f"if ({wide.index.name} >= {wide.count}) break;" if turns * wide.threads != groups else ""
     c = trips.loop
     body = wide.loop.children[0].span
@@ -86,7 +89,9 @@ def loop_edits(model: KernelModel, wide: Wide) -> tuple[Edit, ...]:
     start = f"{c.start} + " if c.start.strip() != "0" else ""
     lines = [f"const {c.type} {c.counter} = ({start}{number} * {wide.threads}) * {wide.elements};", check]
     inside = "".join(f"\n{indent}    {line}" for line in lines if line)
-    header = f"{own_line}#pragma unroll\n{indent}for (int {number} = 0; {number} < {turns}; ++{number}) {{{inside}"
+    header = (
+        f"{own_line}#pragma unroll\n{indent}for (int {number} = 0; {number} < {turns}; ++{number}) {{{inside}"
+    )
     if source.data[body.start : body.start + 1] == b"{":
         return (Edit(Span(c.header.start, body.start + 1), header),)
     return (Edit(c.header, header), Edit(Span(body.end, body.end), f"\n{indent}}}"))
@@ -96,7 +101,9 @@ def _statement_end(data: bytes, offset: int) -> int:
     return data.index(b";", offset) + 1
 
 
-def dispatched(model: KernelModel, wide: Repartition, binds: Iterable[str], pipelined: str, original: str) -> str:
+def dispatched(
+    model: KernelModel, wide: Repartition, binds: Iterable[str], pipelined: str, original: str
+) -> str:
     """The pipelined loop behind the conditions of its wide copies, the author's loop as the other arm.
 
     `binds` name stage 0 for the author's loop; both texts keep the loop's own indentation on entry.
