@@ -1,0 +1,192 @@
+"""Breaks every emitted kernel in every way that `tests/mutants` knows, and writes down what caught each bug.
+
+    python scripts/mutants.py [--kernel NAME ...] [--candidate ID ...] [--write docs/mutants.md]
+
+Each mutant is compiled and run in the emulator at several numbers of tiles, with asynchronous copies landing as
+late and as early as the memory model allows, and compared bit for bit with the original. The exit code is 1
+where a mutant is neither caught nor proved equivalent, or where an unbroken kernel shows a finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.mutants.operators import OPERATORS, mutants
+from tests.mutants.trials import (
+    CANDIDATES,
+    Equivalence,
+    Subject,
+    equivalence,
+    equivalences,
+    jobs,
+    subject,
+    try_text,
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One mutant's fate. `caught` is None where nothing was observed, and then `proof` says why, if anything."""
+
+    kernel: str
+    candidate: str
+    operator: str
+    region: str
+    line: int
+    was: str
+    caught: str | None
+    proof: Equivalence | None
+
+    @property
+    def missed(self) -> bool:
+        return self.caught is None and self.proof is None
+
+
+def subjects(kernels: list[str], candidates: list[str]) -> Iterator[Subject]:
+    """Every kernel in every form that is emitted for it, or those named."""
+    for kernel in jobs():
+        for candidate in CANDIDATES:
+            if (not kernels or kernel in kernels) and (not candidates or candidate in candidates):
+                found = subject(kernel, candidate)
+                if found is not None:
+                    yield found
+
+
+def results(s: Subject) -> Iterator[Result]:
+    """The fate of every mutant of one subject; mutants that do not compile are left out.
+
+    Raises ValueError where the unbroken text is not clean: then nothing is known about the broken ones.
+    """
+    unbroken = try_text(s, s.made.text)
+    if unbroken.caught is not None:
+        raise ValueError(f"{s.kernel} as {s.candidate} is not clean as emitted: {unbroken.caught}")
+    for m in mutants(s.made.text):
+        verdict = try_text(s, m.text)
+        if verdict.valid:
+            proof = equivalence(s, m) if verdict.caught is None else None
+            yield Result(s.kernel, s.candidate, m.operator, m.region, m.line, m.was, verdict.caught, proof)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------
+
+HEADER = """\
+# Mutants
+
+Bugs planted into emitted kernels by text operators (`tests/mutants/operators.py`), each of a kind that
+hand-made pipelines have, and what caught them: a finding of the emulator, or a difference from the original's
+bytes. This page is written by
+
+    python scripts/mutants.py --write docs/mutants.md
+
+Every mutant runs at 3, stages + 1, 2, 1 and (where the kernel allows it) 0 tiles and at a ragged size, with
+asynchronous copies landing as late and as early as the memory model allows; it stops at the first catch, so a
+cell names what came first. *equivalent* means proved to change nothing that can be observed; the proofs are at
+the end, and kept in `tests/mutants/equivalent.toml`.
+"""
+
+SHORT = {
+    "write-read race": "race", "read-write race": "race", "write-write race": "race",
+    "read of in-flight copy": "in flight", "overwritten while pending": "pending", "pending at exit": "at exit",
+    "uninitialised read": "uninitialised", "shared out of bounds": "bounds", "global out of bounds": "bounds",
+    "numbers differ": "differs",
+}  # fmt: skip
+
+
+def kinds(result: Result) -> str:
+    """What caught a mutant, in a word or two, without the size."""
+    if result.caught is None:
+        return "equivalent" if result.proof is not None else "**missed**"
+    names = [n.strip() for n in result.caught.rsplit(" (", 1)[0].split(",")]
+    return ", ".join(dict.fromkeys(SHORT.get(n, n) for n in names))
+
+
+def page(done: list[Result], clean: int) -> str:
+    """The whole page, sorted by kernel; `clean` unbroken kernels showed no finding."""
+    caught = [r for r in done if r.caught is not None]
+    numbers = sum(kinds(r) == "differs" for r in caught)
+    equivalent = sum(r.proof is not None for r in done)
+    missed = sum(r.missed for r in done)
+    lines = [
+        HEADER,
+        f"{len(done)} mutants of {clean} emitted kernels: {len(caught)} caught ({numbers} by numbers alone), "
+        f"{equivalent} equivalent, {missed} missed. The {clean} unbroken kernels show no finding and no "
+        "difference.\n",
+        "## By operator\n",
+        "| operator | mutants | caught | equivalent | missed | first caught by |",
+        "|---|---|---|---|---|---|",
+    ]
+    for operator in OPERATORS:
+        of = [r for r in done if r.operator == operator.name]
+        by = Counter(k for r in of if r.caught is not None for k in kinds(r).split(", "))
+        words = ", ".join(f"{k} {n}" for k, n in by.most_common())
+        equal, lost = sum(r.proof is not None for r in of), sum(r.missed for r in of)
+        lines.append(
+            f"| {operator.name} | {len(of)} | {len(of) - equal - lost} | {equal} | {lost} | {words} |"
+        )
+    lines.append("\n## By kernel\n")
+    for kernel in sorted({r.kernel for r in done}):
+        lines += _kernel_table(kernel, [r for r in done if r.kernel == kernel])
+    lines.append("## Proofs of equivalence\n")
+    for e in equivalences():
+        count = sum(r.proof == e for r in done)
+        where = ", ".join(x for x in (e.region, e.candidate, e.kernel, e.line) if x != "*")
+        lines.append(f"- **{e.operator}**{f' ({where})' if where else ''}, {count} mutants: {e.why}")
+    return "\n".join(lines) + "\n"
+
+
+def _kernel_table(kernel: str, of: list[Result]) -> list[str]:
+    candidates = [c for c in CANDIDATES if any(r.candidate == c for r in of)]
+    lines = [
+        f"### {kernel}\n",
+        f"| operator | {' | '.join(candidates)} |",
+        "|---" * (len(candidates) + 1) + "|",
+    ]
+    for operator in OPERATORS:
+        cells = []
+        for candidate in candidates:
+            words = Counter(kinds(r) for r in of if (r.operator, r.candidate) == (operator.name, candidate))
+            cells.append("; ".join(w if n == 1 else f"{n} × {w}" for w, n in sorted(words.items())))
+        if any(cells):
+            lines.append(f"| {operator.name} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kernel", action="append", default=[], metavar="NAME")
+    parser.add_argument("--candidate", action="append", default=[], metavar="ID")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there")
+    given = parser.parse_args()
+    done: list[Result] = []
+    unclean, clean = 0, 0
+    for s in subjects(given.kernel, given.candidate):
+        try:
+            of = list(results(s))
+        except ValueError as problem:
+            print(problem, flush=True)
+            unclean += 1
+            continue
+        clean += 1
+        done += of
+        missed = [r for r in of if r.missed]
+        print(f"{s.kernel} {s.candidate}: {len(of)} mutants, {len(missed)} missed", flush=True)
+        for r in missed:
+            print(f"  missed: {r.operator} in the {r.region}, line {r.line}: {r.was}", flush=True)
+    if given.write is not None:
+        given.write.write_text(page(done, clean), encoding="utf-8")
+    lost = sum(r.missed for r in done)
+    print(f"{len(done)} mutants of {clean} kernels: {lost} missed, {unclean} kernels not clean as emitted")
+    return 1 if lost or unclean or not done else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

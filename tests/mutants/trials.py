@@ -1,0 +1,228 @@
+"""Emitted kernels to break, and the trial of a broken one: caught by a finding, a difference, or not at all."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from tests.mutants.operators import Mutant
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.evidence.compare import first_difference
+from tilepipe.evidence.correctness import LaunchChange, changed_launch
+from tilepipe.job import Job, open_jobs
+from tilepipe.launch import CpuDevice
+from tilepipe.launch.types import LaunchOptions, Loaded, RunResult
+from tilepipe.options import Options
+from tilepipe.problem import Case, Parameter, Sizes, fresh_copy, make_case, tile_sizes
+from tilepipe.rewrite import Rewrite, rewrite
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = (ROOT / "examples", ROOT / "tests" / "zoo", ROOT / "tests" / "zoo" / "poc")
+CANDIDATES = (
+    "cp_async-2-ring", "cp_async-3-ring", "ldg-2-ring", "ldg-2-textbook", "mixed-2-ring", "prefetch-1-ring",
+)  # fmt: skip
+EQUIVALENT = Path(__file__).parent / "equivalent.toml"
+_MOST_STEPS = 200_000  # backward branches of a thread between two barriers; small sizes need a few thousand
+_LIMIT_SECONDS = 20  # a mutant whose endless loop passes barriers ends here
+
+
+@cache
+def jobs() -> dict[str, Job]:
+    """Every kernel that has a problem file, by name."""
+    found: dict[str, Job] = {}
+    options = Options(device="cpu", allow_launch_change=True)
+    for path in sorted(p for folder in FOLDERS for p in folder.glob("*.cu")):
+        opened = open_jobs(str(path), options)
+        assert not isinstance(opened, Refusal), opened
+        found.update((job.kernel.name, job) for job in opened if job.problem is not None)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One kernel as one candidate emits it."""
+
+    job: Job
+    candidate: str
+    made: Rewrite
+
+    @property
+    def kernel(self) -> str:
+        return self.job.kernel.name
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        """The original's result at several numbers of tiles, those that show most bugs first."""
+        stages = int(self.candidate.split("-")[1])
+        parameters = self.job.toolchain.parameter_types(self.job.unit())
+        original = CpuDevice(self.job.toolchain).load(self.job.unit(), self.job.arch.name)
+        assert not isinstance(parameters, Refusal) and not isinstance(original, Refusal), self.kernel
+        sizes = size_sets(self.job, stages)
+        return tuple(_launch(self.job, self.made, original, parameters, n, s) for n, s in sizes.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """One size: the data, the launch of the pipelined kernel, the blocks to run and what the original made."""
+
+    size: str
+    changed: Case
+    blocks: tuple[int, ...]
+    expected: Case
+
+
+def size_sets(job: Job, stages: int) -> dict[str, Sizes]:
+    """3, stages + 1, 2, 1 and 0 tiles where the problem file says what a tile is, and the ragged size; else
+    the problem's own small sizes."""
+    problem = job.problem
+    assert problem is not None
+    own = {n: s for n, s in problem.sizes.items() if n != "target"}
+    if problem.tile is None:
+        return own
+    counts = dict.fromkeys((3, stages + 1, 2, 1, *([0] if "short0" in own else [])))
+    made = dict(tile_sizes(problem, "small", counts))
+    if "ragged" in own:
+        made["ragged"] = own["ragged"]
+    return made
+
+
+def _launch(
+    job: Job, made: Rewrite, original: Loaded, parameters: tuple[Parameter, ...], name: str, sizes: Sizes
+) -> Launch:
+    assert job.problem is not None
+    case = make_case(job.problem, sizes, parameters, 0)
+    assert isinstance(case, Case), case
+    change = LaunchChange(made.stages_factor, made.extra_dynamic_shared)
+    changed = changed_launch(change, case, parameters, 0)
+    assert isinstance(changed, Case), changed
+    total = case.grid[0] * case.grid[1] * case.grid[2]
+    blocks = tuple(sorted({0, total - 1}))  # the last block sees every ragged edge
+    expected = fresh_copy(case)
+    done = original.run(expected, LaunchOptions(blocks=blocks))
+    assert isinstance(done, RunResult) and not done.findings, (job.kernel.name, name, done)
+    return Launch(name, changed, blocks, expected)
+
+
+@cache
+def subject(kernel: str, candidate: str) -> Subject | None:
+    """The kernel as the candidate emits it; None where it is refused or the candidate is not possible."""
+    job = jobs()[kernel]
+    asked = replace(job, options=replace(job.options, candidate=candidate))
+    model, plan = asked.model, asked.plan
+    if isinstance(model, Refusal) or isinstance(plan, Refusal):
+        return None
+    chosen = next((c for c in plan.candidates if c.id == candidate and c.status == "ok"), None)
+    made = rewrite(model, chosen) if chosen is not None else None
+    return Subject(job, candidate, made) if isinstance(made, Rewrite) else None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`caught` says by what, at which size and with copies landing when; None: nothing was observed. `valid` is
+    False for a mutant that does not compile, which says nothing."""
+
+    caught: str | None
+    valid: bool = True
+
+
+class _TooLongError(Exception):
+    """The mutant runs on and on."""
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Ends what runs in the main thread by an exception."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _TooLongError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def try_text(s: Subject, text: str) -> Verdict:
+    """Compile and run a changed text of the subject at every size, with copies landing late, then early."""
+    loaded = CpuDevice(s.job.toolchain).load(s.job.unit(text), s.job.arch.name)
+    if isinstance(loaded, Refusal):
+        return Verdict(f"{loaded.diagnostics[0].code} {loaded.diagnostics[0].message}", valid=False)
+    try:
+        with _time_limit(_LIMIT_SECONDS):
+            for launch in s.launches:
+                caught = _try_launch(loaded, launch)
+                if caught:
+                    return Verdict(f"{caught} ({launch.size})")
+    except _TooLongError:
+        return Verdict("does not end")
+    return Verdict(None)
+
+
+def _try_launch(loaded: Loaded, launch: Launch) -> str | None:
+    modes: tuple[Literal["late", "early"], ...] = ("late", "early")
+    for mode in modes:
+        case = fresh_copy(launch.changed)
+        options = LaunchOptions(blocks=launch.blocks, copies=mode, max_steps=_MOST_STEPS)
+        done = loaded.run(case, options)
+        if isinstance(done, Refusal):
+            return done.diagnostics[0].message
+        if done.findings:
+            return ", ".join(sorted({f.kind for f in done.findings}))
+        if first_difference(launch.expected, case) is not None:
+            return "numbers differ"
+    return None
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Mutants proved to change nothing observable: shell patterns and the proof."""
+
+    operator: str
+    region: str
+    candidate: str
+    kernel: str
+    line: str
+    why: str
+
+    def covers(self, s: Subject, mutant: Mutant) -> bool:
+        pairs = (
+            (self.operator, mutant.operator), (self.region, mutant.region), (self.candidate, s.candidate),
+            (self.line, mutant.was),
+        )  # fmt: skip
+        kernels = self.kernel.split(" ")
+        return all(fnmatchcase(v, p) for p, v in pairs) and any(fnmatchcase(s.kernel, k) for k in kernels)
+
+
+@cache
+def equivalences() -> tuple[Equivalence, ...]:
+    """The entries of equivalent.toml."""
+    data = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    return tuple(_entry(**e) for e in data["equivalent"])
+
+
+def _entry(
+    operator: str, why: str, region: str = "*", candidate: str = "*", kernel: str = "*", line: str = "*"
+) -> Equivalence:
+    return Equivalence(operator, region, candidate, kernel, line, why)
+
+
+def equivalence(s: Subject, mutant: Mutant) -> Equivalence | None:
+    """The entry that says why this mutant cannot be observed."""
+    return next((e for e in equivalences() if e.covers(s, mutant)), None)
