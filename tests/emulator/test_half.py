@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from exact import DTYPES, rounded, same
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from snippets import Array, elementwise, floats, words
 
@@ -78,7 +78,7 @@ def test_extremes_and_signs(t: str) -> None:
     np.testing.assert_array_equal(got, bits[0] & 0x7FFF)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     st.lists(st.tuples(*[st.integers(0, 0xFFFF)] * 3), min_size=64, max_size=64),
     st.sampled_from(["f16", "bf16"]),
