@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,6 +10,7 @@ from tilepipe.builds import Built, build_variants, launches_compile, loses_resid
 from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
 from tilepipe.report import (
@@ -70,15 +71,21 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
     plan = job.plan
     if isinstance(plan, Refusal):
         return refused_report(plan, replace(base, loop=loop))
-    candidates = tuple(candidate_report(model, c) for c in plan.candidates)
+    candidates = tuple(candidate_report(model, c, wide=job.wide) for c in plan.candidates)
     report = replace(base, loop=loop, budget=plan.budget, ratio=plan.ratio, candidates=candidates)
     return Planned(job, model, plan, report)
 
 
-def candidate_report(model: KernelModel, candidate: Candidate, built: Built | None = None) -> CandidateReport:
-    """What is known of a candidate: with its registers and spills once it is built."""
+def candidate_report(
+    model: KernelModel, candidate: Candidate, built: Built | None = None, wide: Iterable[Wide] = ()
+) -> CandidateReport:
+    """What is known of a candidate: with its registers and spills once it is built. `wide` are the copies that
+    a candidate with `copy_bytes` may widen."""
     direct = candidate.variant in ("cp_async", "mixed")
     widths = {b.name: b.copy_bytes for b in model.buffers if direct and b.copy_bytes is not None}
+    widened = [w for w in wide if w.bytes <= candidate.copy_bytes]
+    for piece in covered(model, widened):
+        widths[piece.name] = min(w.bytes for w in widened if w.copy.use.buffer == piece)
     if built is None:
         return CandidateReport(candidate, widths)
     return CandidateReport(
@@ -109,11 +116,13 @@ def restructure(
         if isinstance(made, Refusal):
             status: Literal["failed", "rejected"] = "failed" if made.exit_code == 2 else "rejected"
             failed = replace(candidate, status=status, reason=made.diagnostics[0].message)
-            report = with_candidate(report, candidate_report(planned.model, failed))
+            report = with_candidate(report, candidate_report(planned.model, failed, wide=planned.job.wide))
             continue
         built += made
         for one in made:
-            report = with_candidate(report, candidate_report(planned.model, one.candidate, one))
+            report = with_candidate(
+                report, candidate_report(planned.model, one.candidate, one, planned.job.wide)
+            )
     return built, report
 
 

@@ -60,7 +60,7 @@ def _with_wrong(report: RunReport, planned: Planned, verified: Verified) -> RunR
     )
     failed = replace(candidate, status="failed", reason=f"verification failed: {why}")
     text = f"candidate {candidate.id} is wrong and was discarded: {why}"
-    report = with_candidate(report, candidate_report(planned.model, failed, verified.built))
+    report = with_candidate(report, candidate_report(planned.model, failed, verified.built, planned.job.wide))
     return replace(report, diagnostics=(*report.diagnostics, Diagnostic("TP155", "warning", text)))
 
 

@@ -214,6 +214,8 @@ def _sass(sass: Sass) -> dict[str, Any]:
         "loads": sass.loads,
         "copy_bytes": list(sass.copy_bytes),
         "window": sass.window,
+        "window_original": sass.window_original,
+        "window_cycles": sass.window_cycles,
         "barriers_between": sass.barriers_between,
         "spills": sass.spills,
         "spills_original": sass.spills_original,

@@ -109,5 +109,5 @@ def _no_spills(report: RunReport) -> tuple[Status, str]:
     sass = report.evidence.sass
     if sass is None or sass.status == "unknown":
         return "unknown", "not audited"
-    detail = f"{sass.spills_original} → {sass.spills} bytes a thread"
+    detail = f"{sass.spills_original} → {sass.spills} accesses to local memory"
     return ("passed" if sass.spills <= sass.spills_original else "failed"), detail
