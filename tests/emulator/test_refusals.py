@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from snippets import HEADER, launch, program
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.emulator import Buffer, load_program
+from tilepipe.emulator import Buffer, jit, load_program
 
 
 def refused(text: str, name: str = "k") -> str:
@@ -101,6 +103,20 @@ def test_impossible_launches() -> None:
         assert isinstance(answer, Refusal)
         assert answer.diagnostics[0].code == "TP302"
         assert says in answer.diagnostics[0].message
+
+
+def test_missing_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jit, "_IR", tmp_path / "runtime.ll")
+    answer = load_program(kernel(""), "k")
+    assert isinstance(answer, Refusal)
+    assert answer.diagnostics[0].code == "TP303"
+
+
+def test_processor_without_fused_multiply_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "missing_features", lambda: "fma")
+    answer = load_program(kernel(""), "k")
+    assert isinstance(answer, Refusal)
+    assert answer.diagnostics[0].code == "TP301"
 
 
 def test_empty_grid_runs_nothing() -> None:

@@ -117,3 +117,15 @@ def test_early_copies_and_unchecked_runs_agree(nvrtc: NvrtcToolchain) -> None:
         loaded.run(launched, options)
         outputs.add(b"".join(a.data.tobytes() for a in launched.arrays))
     assert len(outputs) == 1
+
+
+def test_device_describes_itself_and_hands_refusals_on(nvrtc: NvrtcToolchain) -> None:
+    device = CpuDevice(nvrtc)
+    assert (device.kind, device.name, device.arch) == ("cpu", "cpu", "sm_80")
+    broken = device.load(Unit("__global__ void k(int* p) { *p = }", "broken.cu", "k"), "sm_80")
+    assert isinstance(broken, Refusal)
+    assert broken.diagnostics[0].code == "TP200"
+    clock = '#include <cstdio>\n__global__ void k(int* p) { printf("%d", *p); }'
+    refused = device.load(Unit(clock, "print.cu", "k"), "sm_80")
+    assert isinstance(refused, Refusal)
+    assert refused.diagnostics[0].code == "TP300"

@@ -36,11 +36,5 @@ def build(output: Path = OUTPUT) -> Path:
     return output
 
 
-def is_stale(output: Path = OUTPUT) -> bool:
-    """Whether `output` is missing or older than a source."""
-    sources = [*RUNTIME.glob("*.c"), *RUNTIME.glob("*.h"), Path(__file__)]
-    return not output.exists() or output.stat().st_mtime < max(s.stat().st_mtime for s in sources)
-
-
 if __name__ == "__main__":
     print(build())

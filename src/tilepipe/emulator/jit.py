@@ -45,6 +45,11 @@ def _target() -> tuple[Any, str, str]:
     return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
+def is_built() -> bool:
+    """Whether the package has its runtime: the build hook compiles it."""
+    return _IR.exists()
+
+
 def missing_features() -> str:
     """What the host processor lacks for exact and fast arithmetic, or "" if nothing."""
     features = llvm.get_host_cpu_features()

@@ -293,9 +293,12 @@ def _prepare(module: Module, symbol: str) -> Program:
 def load_program(ptx: str, symbol: str) -> Program | Refusal:
     """Parses and translates the kernel `symbol` of a PTX text.
 
-    Returns a refusal TP300 for PTX that the emulator does not execute (with the line and the instruction) and
-    TP301 where the host processor lacks what exact arithmetic needs.
+    Returns a refusal TP300 for PTX that the emulator does not execute (with the line and the instruction),
+    TP301 where the host processor lacks what exact arithmetic needs, and TP303 where the runtime is not built.
     """
+    if not jit.is_built():
+        help_text = "run `python -m tilepipe.emulator.build_runtime` (needs ziglang), or install a wheel"
+        return error("TP303", "the emulator's runtime is not built", help=help_text)
     missing = jit.missing_features()
     if missing:
         return error("TP301", f"the emulator needs a processor with {missing}")
