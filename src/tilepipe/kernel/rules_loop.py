@@ -2,30 +2,84 @@
 
 from __future__ import annotations
 
+import re
+
 from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.kernel.flow import Item
 from tilepipe.kernel.question import Question, same_interval
 from tilepipe.kernel.statements import Statement
-from tilepipe.kernel.tileloop import TileLoop, header_effects
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import StoreUse, TileLoop, header_effects
 from tilepipe.source import Span
 
 
 def already_pipelined(q: Question) -> Refusal | None:
-    """TP002: the loop computes on one stage while it fills another."""
+    """TP002: the loop loads one tile while it computes on another, through registers or in a second stage."""
     for store in q.tile.stores:
         if store.kind != "load" or store.store is None:
             continue
-        left = q.source.slice(store.store.left)
-        toggled = [s for s in q.split.carried if f"[{s.name}]" in left or f"[{s.name} " in left]
-        if toggled and same_interval(q.tile, store.item, store.buffer) is not None:
-            return refusal(
-                "TP002",
-                f"already software-pipelined: `{store.buffer.name}` has stages selected by `{toggled[0].name}`, "
-                "and the loop fills one while it computes on another",
-                q.source.place(store.store.left),
-                "the next tile is stored here",
-                "hand over the version with a single buffer and plain loads",
-            )
+        stage = _stage_index(q, store)
+        ahead = _loaded_ahead(q, store)
+        if stage is not None and same_interval(q.tile, store.item, store.buffer) is not None:
+            why = f"`{store.buffer.name}` has stages selected by `{stage}`, and the loop fills one while it computes"
+        elif ahead is not None:
+            line = q.line(ahead.statement.span)
+            why = f"what is stored into `{store.buffer.name}` waits in registers since line {line}"
+        else:
+            continue
+        return refusal(
+            "TP002",
+            f"already software-pipelined: {why}",
+            q.source.place(store.store.left),
+            "the next tile is stored here",
+            "hand over the version with a single buffer and plain loads",
+        )
     return None
+
+
+def _stage_index(q: Question, store: StoreUse) -> str | None:
+    """The name that selects the stage stored to: a first subscript of several that differs from tile to tile."""
+    if store.store is None:
+        return None
+    subscripts = re.findall(r"\[([^\[\]]*)\]", q.source.slice(store.store.left))
+    if len(subscripts) < 2:
+        return None
+    words = set(re.findall(r"[A-Za-z_]\w*", subscripts[0]))
+    return next((s.name for s in store.address_symbols() & q.split.varying if s.name in words), None)
+
+
+def _loaded_ahead(q: Question, store: StoreUse) -> Item | None:
+    """The load whose value the store takes from a register across a use of the tile: the compute phase of the
+    tile before stands between the two."""
+    readers = [i.order for i in q.tile.flow.items if store.buffer in i.own.shared_reads()]
+    for load in _loads_behind(q, store):
+        if load.order > store.item.order:
+            return load  # stored in the next iteration
+        if any(load.order < reader < store.item.order for reader in readers):
+            return load
+    return None
+
+
+def _loads_behind(q: Question, store: StoreUse) -> list[Item]:
+    """The items that load the stored value from global memory, where it passes through variables."""
+    at = store.store
+    if at is None or store.item.own.global_reads():
+        return []
+    words = set(re.findall(r"[A-Za-z_]\w*", q.source.slice(at.right)))
+    work = [s for s in store.item.own.uses if s.name in words]
+    seen: set[Symbol] = set()
+    found: list[Item] = []
+    while work:
+        symbol = work.pop()
+        if symbol in seen:
+            continue
+        seen.add(symbol)
+        for item in q.tile.flow.definers[symbol]:
+            if item.own.global_reads():
+                found.append(item)
+            elif not item.statement.is_loop:
+                work += item.own.uses
+    return sorted(found, key=lambda i: i.order)
 
 
 def structure(q: Question) -> Refusal | None:
