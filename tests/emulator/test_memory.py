@@ -294,3 +294,13 @@ mad.wide.u32 %a, %w, 4, %out; add.u32 %s, %w, 100; st.global.u32 [%a], %s;
     done = program(kernel(body)).run((3, 2, 5), (1, 1, 1), 0, [Buffer(got.copy()), Buffer(got)])
     assert isinstance(done, Execution)
     assert got.tolist() == list(range(100, 130))
+
+
+def test_other_kernels_variables_take_no_room() -> None:
+    """A file-scope shared array that only another kernel uses does not count, nor does its table in memory."""
+    module = ".shared .align 4 .b8 theirs[200000];\n.shared .align 4 .b8 ours[64];\n.global .align 4 .u32 unused[4];"
+    body = "mov.u32 %s, ours; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %t;"
+    loaded = program(kernel(body, "", module))
+    assert loaded.kernel.static_shared == 64
+    assert loaded.kernel.host_memory == ()
+    assert not launch(loaded, [np.zeros(1)] * 2, 16).findings

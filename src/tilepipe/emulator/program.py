@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from os import cpu_count
@@ -19,11 +19,10 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.diagnostics.core import error
 from tilepipe.emulator import jit, layout
 from tilepipe.emulator.arena import Arena, Launch
-from tilepipe.emulator.codegen.builder import Addresses
 from tilepipe.emulator.codegen.function import Translation, translate_function
 from tilepipe.emulator.findings import AddressBook, EmulatorFinding, describe
-from tilepipe.emulator.ptx.calls import expand_calls
-from tilepipe.emulator.ptx.model import Function, Instruction, Module, Unsupported, Variable
+from tilepipe.emulator.placement import Prepared, prepare
+from tilepipe.emulator.ptx.model import Instruction, Unsupported
 from tilepipe.emulator.ptx.parser import parse
 
 _CHUNK_SECONDS = 0.1  # how long a worker runs between looks at Ctrl-C
@@ -66,14 +65,8 @@ class _Compiled:
 class Program:
     """A kernel ready to run on the CPU. Machine code is made on the first run, apart for checks on and off."""
 
-    function: Function
-    addresses: Addresses
-    static_shared: int
-    local_bytes: int
-    parameter_bytes: int
+    kernel: Prepared
     has_lines: bool
-    shared_names: tuple[tuple[str, int, int], ...]
-    host_memory: tuple[npt.NDArray[np.uint8], ...]
     _translations: dict[bool, Translation] = field(default_factory=dict)
     _compiled: dict[bool, _Compiled] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -81,7 +74,9 @@ class Program:
     def translate(self, checks: bool) -> Translation:
         """The LLVM IR for runs with or without checks; raises `Unsupported`."""
         if checks not in self._translations:
-            self._translations[checks] = translate_function(self.function, self.addresses, checks)
+            self._translations[checks] = translate_function(
+                self.kernel.function, self.kernel.addresses, checks
+            )
         return self._translations[checks]
 
     def compile(self, checks: bool) -> None:
@@ -116,10 +111,12 @@ class Program:
         total = grid[0] * grid[1] * grid[2]
         if not 0 < threads <= layout.MAX_THREADS:
             return error("TP302", f"a block of {threads} threads; 1 to {layout.MAX_THREADS} are possible")
-        if self.static_shared + dynamic_shared > MAX_SHARED:
-            return error("TP302", f"{self.static_shared + dynamic_shared} bytes of shared memory a block")
-        if len(arguments) != len(self.function.parameters):
-            expected = len(self.function.parameters)
+        if self.kernel.static_shared + dynamic_shared > MAX_SHARED:
+            return error(
+                "TP302", f"{self.kernel.static_shared + dynamic_shared} bytes of shared memory a block"
+            )
+        if len(arguments) != len(self.kernel.function.parameters):
+            expected = len(self.kernel.function.parameters)
             return error("TP302", f"{len(arguments)} arguments for {expected} kernel parameters")
         if not all(a.memory.flags.c_contiguous for a in arguments if isinstance(a, Buffer)):
             return error("TP302", "an array argument that is not C-contiguous")
@@ -130,11 +127,20 @@ class Program:
         self.compile(checks)
         compiled = self._compiled[checks]
         buffers = [a for a in staged if isinstance(a, Buffer)]
-        memories = [*(b.memory for b in buffers), *self.host_memory]
+        memories = [*(b.memory for b in buffers), *self.kernel.host_memory]
         ranges = tuple((m.ctypes.data, m.nbytes) for m in memories if m.nbytes)
-        size = self.static_shared + dynamic_shared
+        size = self.kernel.static_shared + dynamic_shared
         launch = Launch(
-            grid, block, size, dynamic_shared, self.local_bytes, packed, ranges, checks, early, max_steps
+            grid,
+            block,
+            size,
+            dynamic_shared,
+            self.kernel.local_bytes,
+            packed,
+            ranges,
+            checks,
+            early,
+            max_steps,
         )
         numbers = range(total) if blocks is None else [n for n in blocks if 0 <= n < total]
         workers = 1 if self._shares_global_cells() else min(cpu_count() or 1, max(len(numbers), 1))
@@ -145,7 +151,7 @@ class Program:
             if isinstance(given, Buffer) and isinstance(used, Buffer):
                 given.memory.reshape(-1).view(np.uint8)[:] = used.memory
         names = AddressBook(
-            (*self.shared_names, ("dynamic shared memory", self.static_shared, dynamic_shared)),
+            (*self.kernel.shared_names, ("dynamic shared memory", self.kernel.static_shared, dynamic_shared)),
             tuple(
                 (b.name or f"argument {n}", b.memory.ctypes.data, b.memory.nbytes)
                 for n, b in enumerate(buffers)
@@ -160,8 +166,8 @@ class Program:
         return Execution(tuple(findings), done, total, counters, seconds)
 
     def _pack(self, arguments: Sequence[Argument]) -> bytes | Refusal:
-        packed = bytearray(self.parameter_bytes)
-        for parameter, argument in zip(self.function.parameters, arguments, strict=True):
+        packed = bytearray(self.kernel.parameter_bytes)
+        for parameter, argument in zip(self.kernel.function.parameters, arguments, strict=True):
             if isinstance(argument, Buffer):
                 data = struct.pack("<Q", argument.memory.ctypes.data + argument.offset)
             else:
@@ -169,7 +175,7 @@ class Program:
             if len(data) != parameter.size:
                 what = f"parameter {parameter.name} takes {parameter.size} bytes, not {len(data)}"
                 return error("TP302", what)
-            at = self.addresses.parameters[parameter.name]
+            at = self.kernel.addresses.parameters[parameter.name]
             packed[at : at + len(data)] = data
         return bytes(packed)
 
@@ -177,7 +183,7 @@ class Program:
         """Kernels with global atomics run on one worker, so that their results do not depend on timing."""
         return any(
             isinstance(i, Instruction) and i.op in ("atom", "red") and not any("shared" in m for m in i.mods)
-            for i in self.function.body
+            for i in self.kernel.function.body
         )
 
 
@@ -241,55 +247,6 @@ def _run_blocks(
     return arenas, done
 
 
-def _place(variables: Iterator[Variable] | Sequence[Variable], start: int = 0) -> tuple[dict[str, int], int]:
-    """Lays variables out one after the other; returns offsets and the end."""
-    offsets: dict[str, int] = {}
-    end = start
-    for v in variables:
-        end = -(-end // v.align) * v.align
-        offsets[v.name] = end
-        end += v.size
-    return offsets, end
-
-
-def _host_variables(module: Module) -> tuple[dict[str, int], tuple[npt.NDArray[np.uint8], ...]]:
-    """Global and constant variables of the module get host memory."""
-    addresses: dict[str, int] = {}
-    memory = []
-    for v in module.variables.values():
-        if v.space in ("global", "const") and v.size:
-            buffer = np.zeros(v.size + v.align, np.uint8)
-            at = -buffer.ctypes.data % v.align
-            view = buffer[at : at + v.size]
-            view[: len(v.initial)] = np.frombuffer(v.initial, np.uint8)
-            addresses[v.name] = view.ctypes.data
-            memory.append(view)
-    return addresses, tuple(memory)
-
-
-def _prepare(module: Module, symbol: str) -> Program:
-    if symbol not in module.functions or not module.functions[symbol].is_kernel:
-        raise Unsupported(f"the PTX has no kernel {symbol}")
-    function = expand_calls(module, symbol)
-    everywhere = [*module.variables.values(), *function.variables]
-    static = [v for v in everywhere if v.space == "shared" and v.size]
-    dynamic = [v for v in everywhere if v.space == "shared" and not v.size]
-    shared, end = _place(static)
-    if dynamic:
-        align = max(16, *(v.align for v in dynamic))
-        end = -(-end // align) * align
-        shared.update((v.name, end) for v in dynamic)
-    local, local_bytes = _place([v for v in function.variables if v.space == "local"])
-    parameters, parameter_bytes = _place(function.parameters)
-    host, memory = _host_variables(module)
-    names = tuple((v.name, shared[v.name], v.size) for v in static)
-    addresses = Addresses(shared, local, host, parameters)
-    local_bytes = -(-local_bytes // 16) * 16
-    return Program(
-        function, addresses, end, local_bytes, max(parameter_bytes, 8), module.has_lines, names, memory
-    )
-
-
 def load_program(ptx: str, symbol: str) -> Program | Refusal:
     """Parses and translates the kernel `symbol` of a PTX text.
 
@@ -303,7 +260,8 @@ def load_program(ptx: str, symbol: str) -> Program | Refusal:
     if missing:
         return error("TP301", f"the emulator needs a processor with {missing}")
     try:
-        program = _prepare(parse(ptx), symbol)
+        module = parse(ptx)
+        program = Program(prepare(module, symbol), module.has_lines)
         program.translate(checks=True)
     except Unsupported as problem:
         where = f" (PTX line {problem.line})" if problem.line else ""

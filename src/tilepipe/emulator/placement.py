@@ -1,0 +1,109 @@
+"""Where a kernel's variables live: offsets in shared, local and parameter memory, host memory for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tilepipe.emulator.codegen.builder import Addresses
+from tilepipe.emulator.ptx.calls import expand_calls
+from tilepipe.emulator.ptx.model import (
+    Function,
+    Instruction,
+    Mem,
+    Module,
+    Operand,
+    Sym,
+    Unsupported,
+    Variable,
+    Vec,
+)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel without calls, and its variables' places. Sizes in bytes; `shared_names` has name, offset and
+    size of each static shared variable; `host_memory` keeps global and constant variables alive."""
+
+    function: Function
+    addresses: Addresses
+    static_shared: int
+    local_bytes: int
+    parameter_bytes: int
+    shared_names: tuple[tuple[str, int, int], ...]
+    host_memory: tuple[npt.NDArray[np.uint8], ...]
+
+
+def _place(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
+    """Lays variables out one after the other; returns offsets and the end."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for v in variables:
+        end = -(-end // v.align) * v.align
+        offsets[v.name] = end
+        end += v.size
+    return offsets, end
+
+
+def _named(function: Function) -> set[str]:
+    """The names that are not registers in a function's instructions."""
+    names: set[str] = set()
+
+    def visit(operand: Operand) -> None:
+        if isinstance(operand, Sym):
+            names.add(operand.name)
+        elif isinstance(operand, Mem):
+            visit(operand.base)
+        elif isinstance(operand, Vec):
+            for item in operand.items:
+                visit(item)
+
+    for i in function.body:
+        if isinstance(i, Instruction):
+            for operand in i.operands:
+                visit(operand)
+    return names
+
+
+def _host_variables(
+    variables: Sequence[Variable],
+) -> tuple[dict[str, int], tuple[npt.NDArray[np.uint8], ...]]:
+    """Global and constant variables get host memory."""
+    addresses: dict[str, int] = {}
+    memory = []
+    for v in variables:
+        if v.space in ("global", "const") and v.size:
+            buffer = np.zeros(v.size + v.align, np.uint8)
+            at = -buffer.ctypes.data % v.align
+            view = buffer[at : at + v.size]
+            view[: len(v.initial)] = np.frombuffer(v.initial, np.uint8)
+            addresses[v.name] = view.ctypes.data
+            memory.append(view)
+    return addresses, tuple(memory)
+
+
+def prepare(module: Module, symbol: str) -> Prepared:
+    """Expands the calls of kernel `symbol` and places all variables that it names; raises `Unsupported`."""
+    if symbol not in module.functions or not module.functions[symbol].is_kernel:
+        raise Unsupported(f"the PTX has no kernel {symbol}")
+    function = expand_calls(module, symbol)
+    named = _named(function)
+    of_module = [v for v in module.variables.values() if v.name in named]
+    everywhere = [*of_module, *function.variables]
+    static = [v for v in everywhere if v.space == "shared" and v.size]
+    dynamic = [v for v in everywhere if v.space == "shared" and not v.size]
+    shared, end = _place(static)
+    if dynamic:
+        align = max(16, *(v.align for v in dynamic))
+        end = -(-end // align) * align
+        shared.update((v.name, end) for v in dynamic)
+    local, local_bytes = _place([v for v in function.variables if v.space == "local"])
+    parameters, parameter_bytes = _place(function.parameters)
+    host, memory = _host_variables(of_module)
+    names = tuple((v.name, shared[v.name], v.size) for v in static)
+    addresses = Addresses(shared, local, host, parameters)
+    local_bytes = -(-local_bytes // 16) * 16
+    return Prepared(function, addresses, end, local_bytes, max(parameter_bytes, 8), names, memory)
