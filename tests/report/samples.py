@@ -3,12 +3,48 @@
 from dataclasses import replace
 
 from tilepipe.diagnostics import Diagnostic, Place
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Timing
+from tilepipe.evidence.types import (
+    Benchmark,
+    Correctness,
+    Races,
+    Sass,
+    SizeResult,
+    Timeline,
+    TimelineEvent,
+    Timing,
+)
 from tilepipe.launch.types import Finding
 from tilepipe.plan.types import BudgetRow, Candidate, Ratio
 from tilepipe.report import CandidateReport, Evidence, KernelInfo, LaunchInfo, LoopInfo, RunReport, ToolInfo
 
 RING = "cp_async-3-ring"
+
+EXCERPT = (
+    "0100  B------ R- W- Y S04  DEPBAR.LE SB0, 0x1                    waits for 1",
+    "0110  B------ R- W- Y S06  BAR.SYNC.DEFER_BLOCKING 0x0           block barrier",
+    "0120  B------ R- W- - S01  LDGSTS.E.128 [R3], [R4.64]            copy 1",
+    "0130  B------ R- W- - S02  IMMA.16816.S8.S8 R4, R8, R12, R4      first math",
+    "    …",
+    "01a0  B------ R- W- - S02  IMMA.16816.S8.S8 R4, R8, R12, R4      math, 8 since the first",
+)
+EVENTS = (
+    TimelineEvent("load", -380, 390, "1 × LDGSTS.128"),
+    TimelineEvent("load", -180, 390, "1 × LDGSTS.128"),
+    TimelineEvent("wait", 6, 4, "DEPBAR.LE SB0, 0x1"),
+    TimelineEvent("barrier", 12, 6, "BAR.SYNC.DEFER_BLOCKING 0x0"),
+    TimelineEvent("load", 20, 390, "1 × LDGSTS.128"),
+    TimelineEvent("math", 40, 150, "8 × IMMA"),
+    TimelineEvent("wait", 206, 4, "DEPBAR.LE SB0, 0x1"),
+    TimelineEvent("barrier", 212, 6, "BAR.SYNC.DEFER_BLOCKING 0x0"),
+    TimelineEvent("load", 220, 390, "1 × LDGSTS.128"),
+    TimelineEvent("math", 240, 150, "8 × IMMA"),
+)
+EVENTS_ORIGINAL = (
+    TimelineEvent("load", 0, 20, "1 × LDG.128"),
+    TimelineEvent("store", 20, 8, "2 × STS"),
+    TimelineEvent("barrier", 30, 6, "BAR.SYNC.DEFER_BLOCKING 0x0"),
+    TimelineEvent("math", 60, 150, "8 × IMMA"),
+)
 
 PIPELINED = RunReport(
     tool=ToolInfo("nvrtc 13.5", "NVIDIA H200, driver 580.159"),
@@ -53,7 +89,20 @@ PIPELINED = RunReport(
             "cpu",
         ),
         Races("passed"),
-        Sass("passed", "sm_90", (), 8.0, 8.0, 4, (16,), 412, 0, 0, 0, ("LDGSTS.E.128 [R3], [R4.64]",)),
+        Sass(
+            "passed",
+            "sm_90",
+            math_per_tile=8.0,
+            math_per_tile_original=8.0,
+            loads=4,
+            copy_bytes=(16,),
+            window=16,
+            window_cycles=412,
+            window_original=0,
+            excerpt=EXCERPT,
+            timeline=Timeline(400, 2, EVENTS),
+            timeline_original=Timeline(440, 2, EVENTS_ORIGINAL),
+        ),
         Benchmark(
             "passed",
             "target",

@@ -6,7 +6,8 @@ from rich.console import Console
 from tests.report.samples import PIPELINED, RACY
 
 from tilepipe.evidence.types import Benchmark, Correctness, SizeResult
-from tilepipe.report import Evidence, LaunchInfo, RunReport, with_checklist
+from tilepipe.plan.types import Candidate
+from tilepipe.report import CandidateReport, Evidence, LaunchInfo, RunReport, with_checklist
 from tilepipe.report.terminal import render_terminal
 
 ESCAPE = "\x1b["
@@ -35,9 +36,10 @@ def test_the_verdict_comes_first() -> None:
         "cp_async-2-textbook, cp_async-4-textbook  dominated",
         "bitwise equal at small, short1, short2, target (16 of 4096 blocks); error at most 0.25 (cpu)",
         "no findings by emulator",
-        "sm_90: 412 cycles from load to wait, 0 barriers between, math per tile 8 → 8, no spills",
+        "sm_90: 16 math from load to wait (412 cycles; 0 in the original), 0 barriers between, math per tile",
         "94,786",
-        "LDGSTS.E.128 [R3], [R4.64]",
+        "LDGSTS.E.128 [R3], [R4.64]            copy 1",
+        "… 3 more lines: tilepipe sass, --html",
         "✓ passed  no spills from staging",
     ],
 )
@@ -47,6 +49,51 @@ def test_what_it_rests_on(words: str) -> None:
 
 def test_it_fits_one_screen_of_a_large_terminal() -> None:
     assert len(rendered(with_checklist(PIPELINED)).splitlines()) <= 50
+
+
+def test_no_line_ends_in_blanks() -> None:
+    text = rendered(with_checklist(PIPELINED), width=60)
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_the_audit_alone_shows_its_whole_excerpt() -> None:
+    alone = replace(PIPELINED, evidence=Evidence(sass=PIPELINED.evidence.sass))
+    assert "math, 8 since the first" in rendered(alone)
+    assert "math, 8 since the first" not in rendered(PIPELINED)
+
+
+def test_stages_that_cost_the_same_share_a_row() -> None:
+    assert "1–2   8192–12288          9        36  registers" in rendered(PIPELINED)
+
+
+def without(report: RunReport, count: int) -> RunReport:
+    """`report` with `count` candidates rejected for as many reasons."""
+    rejected = tuple(
+        CandidateReport(Candidate(f"cp_async-{n}-ring", "cp_async", n, "ring", "rejected", f"reason {n}"))
+        for n in range(count)
+    )
+    return replace(report, candidates=(*report.candidates[:1], *rejected))
+
+
+def test_few_reasons_are_shown_where_there_is_something_to_choose() -> None:
+    text = rendered(without(PIPELINED, 9))
+    assert "reason 2\n" in text and "reason 3\n" not in text
+    assert "6 more" in text
+
+
+def test_all_reasons_are_shown_where_nothing_is_left() -> None:
+    report = without(PIPELINED, 9)
+    text = rendered(replace(report, candidates=report.candidates[1:]))
+    assert all(f"reason {n}\n" in text for n in range(9))
+
+
+def test_reasons_that_differ_in_the_stages_are_one() -> None:
+    rejected = tuple(
+        CandidateReport(Candidate(f"c-{n}", "ldg", n, "ring", "rejected", f"ask with --stages {n}"))
+        for n in (5, 7)
+    )
+    text = rendered(replace(PIPELINED, candidates=(*PIPELINED.candidates[:1], *rejected)))
+    assert "c-5, c-7  ask with --stages N" in text
 
 
 def test_plain_text_unless_on_a_terminal() -> None:

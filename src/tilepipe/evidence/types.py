@@ -42,6 +42,32 @@ class Races:
     reason: str = ""
 
 
+EventKind = Literal["load", "store", "wait", "barrier", "math"]
+
+
+@dataclass(frozen=True)
+class TimelineEvent:
+    """`cycle` is the first issue cycle and `cycles` the length. A load is in flight from its issue to the wait
+    for it; the others last as long as they are issued."""
+
+    kind: EventKind
+    cycle: int
+    cycles: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A window of `cycles` issue cycles (stall counts summed, no time for memory) of a main loop in its steady
+    state. Events may begin before it or end after it. `tiles` in it, None where that is unknown and the
+    window is one iteration; `exact` is False where an inner loop of unknown length is drawn once."""
+
+    cycles: int
+    tiles: int | None
+    events: tuple[TimelineEvent, ...]
+    exact: bool = True
+
+
 @dataclass(frozen=True)
 class Sass:
     """The audit of one kernel on one architecture against its original (`*_original`).
@@ -66,6 +92,8 @@ class Sass:
     codes: tuple[str, ...] = ()
     window_cycles: int | None = None
     window_original: int | None = None
+    timeline: Timeline | None = None
+    timeline_original: Timeline | None = None
 
 
 @dataclass(frozen=True)

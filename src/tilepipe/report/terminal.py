@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Status, Timing
+from tilepipe.evidence.types import Status, Timing
+from tilepipe.plan.types import BudgetRow
+from tilepipe.report import words
 from tilepipe.report.result import RunReport
 
-EXCERPT_LINES = 16
-MAX_FINDINGS = 4
+EXCERPT_LINES = 6
+MAX_REASONS = 3
+MAX_IDS = 2
 
 _STYLE: dict[Status, str] = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 _MARK: dict[Status, str] = {"passed": "✓", "failed": "✗", "unknown": "?"}
+_OUTCOME = {"pipelined": "bold green", "original_kept": "bold yellow"}
+_OUTCOME |= {"refused": "bold red", "failed": "bold red"}
+_MATH = re.compile(r"  (first math|math, \d+ since the first)$|^\s*…$")  # lines of an excerpt
 
 
 def render_terminal(report: RunReport, console: Console) -> None:
     """Print `report`, without its diagnostics, on `console`. Colours are the console's to allow or not."""
+    with console.capture() as captured:
+        _print(report, console)
+    text = captured.get()
+    console.file.write(text if console.is_terminal else re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+
+def _print(report: RunReport, console: Console) -> None:
     console.print(_verdict(report), soft_wrap=True)
     sections: tuple[tuple[str, Table | None], ...] = (
         ("budget", _budget(report)),
@@ -38,78 +53,19 @@ def render_terminal(report: RunReport, console: Console) -> None:
 
 
 def _verdict(report: RunReport) -> Text:
-    kernel = report.kernel
-    place = (
-        f"{kernel.file}:{kernel.line}: " if kernel and kernel.line else f"{kernel.file}: " if kernel else ""
-    )
-    name = f"{kernel.instantiation or kernel.name}: " if kernel else ""
-    text = Text.assemble((place, "bold"), name)
-    text.append_text(_outcome(report))
-    about = [report.arch, report.tool.toolchain, report.tool.device]
-    text.append(f"\n{' · '.join(a for a in about if a)}", "dim")
-    if report.loop:
-        loop = report.loop
-        text.append(f"\ntile loop at line {loop.line}, {loop.phases} phases, staged {', '.join(loop.staged)}")
-        for role, names in (("invariant", loop.invariant), ("scratch", loop.scratch)):
-            text.append(f", {role} {', '.join(names)}" if names else "")
-    if report.ratio:
-        text.append("\n" + _ratio_line(report))
-    if report.launch and report.launch.needs_opt_in:
-        most = max(report.launch.dynamic_shared_bytes.values(), default=0)
-        text.append(
-            f"\nlaunch: set cudaFuncAttributeMaxDynamicSharedMemorySize to {most} and pass it as the third "
-            "launch argument",
-            "yellow",
-        )
+    place, name = words.place(report), words.kernel_name(report)
+    headline, qualified = words.verdict(report)
+    text = Text.assemble((f"{place}: " if place else "", "bold"), f"{name}: " if name else "")
+    text.append(headline, _OUTCOME.get(report.outcome or "", ""))
+    text.append(f"{' ' if report.outcome == 'pipelined' else ': '}{qualified}" if qualified else "")
+    for line, style in (
+        (words.about(report), "dim"),
+        (words.loop_line(report), ""),
+        (words.ratio_line(report.ratio), ""),
+        (words.launch_line(report), "yellow"),
+    ):
+        text.append(f"\n{line}" if line else "", style)
     return text
-
-
-def _outcome(report: RunReport) -> Text:
-    match report.outcome:
-        case "pipelined":
-            timing = _chosen_timing(report)
-            if timing and timing.speedup:
-                gain = f"{timing.speedup:.2f}× the original, measured"
-            else:
-                chosen = report.candidate(report.chosen or "")
-                predicted = chosen.candidate.predicted_speedup if chosen else None
-                gain = f"{predicted:.2f}× predicted, not measured" if predicted else "gain not measured"
-            return Text.assemble(("pipelined", "bold green"), f" as {report.chosen}: {gain}")
-        case "original_kept":
-            return Text.assemble(("original kept", "bold yellow"), ": no candidate was measured faster")
-        case "refused":
-            return Text("refused", "bold red")
-        case "failed":
-            return Text("failed", "bold red")
-        case None:
-            return Text(_what_is_known(report))
-
-
-def _what_is_known(report: RunReport) -> str:
-    """The headline of commands that emit nothing: `check`, `verify`, `bench`, `sass`."""
-    parts = (report.evidence.correctness, report.evidence.races, report.evidence.sass)
-    statuses = [part.status for part in parts if part]
-    if "failed" in statuses:
-        return "not the same kernel" if parts[0] and parts[0].status == "failed" else "evidence failed"
-    if statuses:
-        return "evidence passed" if "unknown" not in statuses else "evidence incomplete"
-    usable = [c for c in report.candidates if c.candidate.status == "ok"]
-    if report.candidates:
-        return f"{len(usable)} of {len(report.candidates)} candidates can be built"
-    return "done"
-
-
-def _ratio_line(report: RunReport) -> str:
-    ratio = report.ratio
-    if ratio is None:
-        return ""
-    formula = (
-        f"{ratio.flops_per_byte:.1f} FLOP per byte, {ratio.cls}" if ratio.flops_per_byte else "ratio unknown"
-    )
-    if ratio.load_cycles is None or ratio.compute_cycles is None:
-        return formula
-    cycles = f"{ratio.load_cycles:.0f} cycles to load, {ratio.compute_cycles:.0f} to compute"
-    return f"{formula}; a tile takes {cycles}"
 
 
 def _table(*columns: str, numbers: Iterable[int] = ()) -> Table:
@@ -122,15 +78,30 @@ def _table(*columns: str, numbers: Iterable[int] = ()) -> Table:
 
 
 def _budget(report: RunReport) -> Table:
+    """Numbers of stages that cost the same residency share a row."""
     table = _table("stages", "shared bytes", "blocks/SM", "warps/SM", "limit", numbers=range(4))
     before = report.budget[0].blocks_per_sm if report.budget else 0
-    for row in report.budget:
+    for rows in _alike(report.budget):
+        row = rows[0]
         style = "red" if row.blocks_per_sm == 0 else "yellow" if row.blocks_per_sm < before else ""
-        cells = (row.stages, row.shared_bytes, row.blocks_per_sm, row.warps_per_sm)
         table.add_row(
-            *map(str, cells), row.limit if row.blocks_per_sm else f"does not launch: {row.limit}", style=style
+            _range([r.stages for r in rows]),
+            _range([r.shared_bytes for r in rows]),
+            str(row.blocks_per_sm),
+            str(row.warps_per_sm),
+            row.limit if row.blocks_per_sm else f"does not launch: {row.limit}",
+            style=style,
         )
     return table
+
+
+def _alike(budget: Sequence[BudgetRow]) -> Iterator[list[BudgetRow]]:
+    for _, rows in groupby(budget, lambda row: (row.blocks_per_sm, row.warps_per_sm, row.limit)):
+        yield list(rows)
+
+
+def _range(values: Sequence[int]) -> str:
+    return str(values[0]) if len(values) == 1 else f"{values[0]}–{values[-1]}"
 
 
 def _candidates(report: RunReport) -> Table:
@@ -146,109 +117,36 @@ def _candidates(report: RunReport) -> Table:
         table.add_row(
             plan.id,
             "chosen" if chosen else plan.status,
-            _copies(c.copy_bytes),
-            _number(c.registers),
-            _number(c.spills),
-            _number(plan.shared_bytes or None),
-            _times(plan.predicted_speedup),
+            words.copies(c.copy_bytes),
+            "" if c.registers is None else str(c.registers),
+            "" if c.spills is None else str(c.spills),
+            str(plan.shared_bytes) if plan.shared_bytes else "",
+            words.times(plan.predicted_speedup),
             style="bold" if chosen else styles[plan.status],
         )
     return table
 
 
 def _reasons(report: RunReport) -> Table:
-    """Candidates that are not to be had, those with one reason together."""
-    grouped: dict[str, list[str]] = {}
-    for c in report.candidates:
-        if c.candidate.status != "ok" or c.candidate.reason:
-            grouped.setdefault(c.candidate.reason or c.candidate.status, []).append(c.candidate.id)
+    """The first reasons why candidates are not to be had, or all of them where none is; the page and the JSON
+    hold the others."""
+    grouped = list(words.reasons(report).items())
+    any_left = any(c.candidate.status == "ok" for c in report.candidates)
+    shown = MAX_REASONS if any_left else len(grouped)
     table = Table.grid(padding=(0, 2, 0, 0))
-    for reason, ids in grouped.items():
-        table.add_row(Text(", ".join(ids)), Text(reason))
+    for reason, ids in grouped[:shown]:
+        more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+        table.add_row(Text(", ".join(ids[:MAX_IDS]) + more), Text(reason))
+    if rest := [i for _, ids in grouped[shown:] for i in ids]:
+        table.add_row(Text(f"{len(rest)} more", "dim"), Text("for other reasons: --json, --html", "dim"))
     return table
-
-
-def _copies(widths: Mapping[str, int]) -> str:
-    if len(set(widths.values())) == 1:
-        return f"{next(iter(widths.values()))} B"
-    return ", ".join(f"{name} {width} B" for name, width in widths.items())
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _times(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}×"
 
 
 def _evidence(report: RunReport) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
-    evidence = report.evidence
-    rows: list[tuple[str, Status, str]] = []
-    if evidence.correctness:
-        rows.append(("correctness", evidence.correctness.status, _correctness(evidence.correctness)))
-    if evidence.races:
-        rows.append(("races", evidence.races.status, _races(evidence.races)))
-    if evidence.sass:
-        rows.append(("SASS", evidence.sass.status, _sass(evidence.sass)))
-    if evidence.benchmark:
-        rows.append(
-            ("benchmark", evidence.benchmark.status, evidence.benchmark.reason or evidence.benchmark.device)
-        )
-    for name, status, text in rows:
-        table.add_row(name, Text(status, _STYLE[status]), Text(text))
+    for line in words.evidence_lines(report):
+        table.add_row(line.name, Text(line.status, _STYLE[line.status]), Text(line.text))
     return table
-
-
-def _correctness(c: Correctness) -> str:
-    """Sizes with one answer together, what went wrong first."""
-    answers: dict[str, list[str]] = {"DIFFERS from the original at": [], "out of tolerance at": []}
-    answers |= {"bitwise equal at": [], "original not deterministic at": []}
-    for name, result in c.sizes.items():
-        words = {
-            True: "bitwise equal at",
-            False: "DIFFERS from the original at",
-            None: "original not deterministic at",
-        }
-        answers[words[result.bitwise]].append(name + _remark(result))
-        if result.within_tolerance is False:
-            answers["out of tolerance at"].append(name)
-    parts = [f"{words} {', '.join(names)}" for words, names in answers.items() if names]
-    errors = [r.max_abs_error for r in c.sizes.values() if r.max_abs_error is not None]
-    parts += [f"error at most {max(errors):.2g}"] if errors else []
-    parts += [c.reason] if c.reason else []
-    return "; ".join(parts) + (f" ({c.device})" if c.device else "")
-
-
-def _remark(result: SizeResult) -> str:
-    remarks = [f"{result.sampled[0]} of {result.sampled[1]} blocks"] if result.sampled else []
-    remarks += [result.note] if result.note else []
-    return f" ({', '.join(remarks)})" if remarks else ""
-
-
-def _races(races: Races) -> str:
-    if not races.findings:
-        return races.reason or f"no findings by {races.method}"
-    shown = [f"{f.kind} {f.where} {_lines(f.lines)}: {f.message}" for f in races.findings[:MAX_FINDINGS]]
-    more = len(races.findings) - len(shown)
-    return "\n".join(shown + ([f"and {more} more"] if more else []))
-
-
-def _lines(lines: Sequence[int]) -> str:
-    return f"(line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))})" if lines else ""
-
-
-def _sass(sass: Sass) -> str:
-    if sass.status == "unknown":
-        return "; ".join(sass.reasons)
-    math = ""
-    if sass.math_per_tile is not None and sass.math_per_tile_original is not None:
-        math = f", math per tile {sass.math_per_tile_original:g} → {sass.math_per_tile:g}"
-    window = f"{sass.window} cycles from load to wait" if sass.window is not None else "no overlap window"
-    spills = f", spills {sass.spills} B" if sass.spills else ", no spills"
-    facts = f"{sass.arch}: {window}, {sass.barriers_between} barriers between{math}{spills}"
-    return "\n".join([facts, *sass.reasons])
 
 
 def _benchmark(report: RunReport) -> Table | None:
@@ -256,45 +154,34 @@ def _benchmark(report: RunReport) -> Table | None:
     if benchmark is None or benchmark.original is None:
         return None
     rate = benchmark.unit != "ms"
-    table = _table(
-        f"{benchmark.size}",
-        "ms",
-        *([benchmark.unit] if rate else []),
-        "spread",
-        "speed-up",
-        numbers=range(1, 5),
-    )
+    unit = [benchmark.unit] if rate else []
+    table = _table(benchmark.size, "ms", *unit, "spread", "speed-up", numbers=range(1, 5))
 
     def row(name: str, timing: Timing, speedup: float | None, style: str) -> None:
         metric = [f"{timing.rate:,.0f}" if timing.rate is not None else ""] if rate else []
-        table.add_row(
-            name, f"{timing.median_ms:.4g}", *metric, f"{timing.spread:.1%}", _times(speedup), style=style
-        )
+        cells = (f"{timing.median_ms:.4g}", *metric, f"{timing.spread:.1%}", words.times(speedup))
+        table.add_row(name, *cells, style=style)
 
     row("original", benchmark.original, 1.0, "bold" if report.outcome == "original_kept" else "")
-    for name, timing in _fastest_first(benchmark):
+    for name, timing in words.fastest_first(benchmark):
         row(name, timing, timing.speedup, "bold green" if name == report.chosen else "")
     return table
 
 
-def _fastest_first(benchmark: Benchmark) -> list[tuple[str, Timing]]:
-    return sorted(benchmark.candidates.items(), key=lambda item: item[1].median_ms)
-
-
-def _chosen_timing(report: RunReport) -> Timing | None:
-    benchmark = report.evidence.benchmark
-    return benchmark.candidates.get(report.chosen or "") if benchmark else None
-
-
 def _excerpt(report: RunReport) -> Table | None:
+    """Where the machine code is all that was looked at, the whole excerpt; else its loads, waits and barriers."""
     sass = report.evidence.sass
     if sass is None or not sass.excerpt:
         return None
+    shown = list(sass.excerpt)
+    if report.evidence.correctness is not None:
+        landmarks = [line for line in shown if not _MATH.search(line)]
+        shown = (landmarks or shown)[:EXCERPT_LINES]
     table = Table.grid()
-    for line in sass.excerpt[:EXCERPT_LINES]:
+    for line in shown:
         table.add_row(Text(line, no_wrap=True, overflow="ellipsis"))
-    if len(sass.excerpt) > EXCERPT_LINES:
-        table.add_row(Text(f"… {len(sass.excerpt) - EXCERPT_LINES} more lines: tilepipe sass", "dim"))
+    if hidden := len(sass.excerpt) - len(shown):
+        table.add_row(Text(f"… {hidden} more lines: tilepipe sass, --html", "dim"))
     return table
 
 

@@ -11,6 +11,7 @@ from tilepipe.evidence.sass.cfg import Graph, Loop, build_graph
 from tilepipe.evidence.sass.decode import Function, decode
 from tilepipe.evidence.sass.excerpt import excerpt
 from tilepipe.evidence.sass.measure import LoadFacts, LoopFacts, main_loops, measure
+from tilepipe.evidence.sass.timeline import timeline
 from tilepipe.evidence.types import Sass, Status
 
 NOT_OVERLAPPED = "TP420"
@@ -106,6 +107,8 @@ def audit(
         spills=_count(pipelined, _LOCAL),
         spills_original=_count(original, _LOCAL),
         excerpt=excerpt(facts) if facts else (),
+        timeline=timeline(facts) if facts else None,
+        timeline_original=timeline(max(before, key=lambda loop: loop.tiles or 0)) if before else None,
     )
 
 

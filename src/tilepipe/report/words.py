@@ -1,0 +1,227 @@
+"""What a report says, in sentences that the terminal and the page share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Status, Timing
+from tilepipe.plan.types import Candidate, Ratio
+from tilepipe.report.result import RunReport
+
+MAX_FINDINGS = 4
+
+
+@dataclass(frozen=True)
+class EvidenceLine:
+    """One kind of evidence: its name, its status, and what it rests on."""
+
+    name: str
+    status: Status
+    text: str
+
+
+def place(report: RunReport) -> str:
+    """`igemm.cu:17`, empty where no kernel is known."""
+    kernel = report.kernel
+    if kernel is None:
+        return ""
+    return f"{kernel.file}:{kernel.line}" if kernel.line else kernel.file
+
+
+def kernel_name(report: RunReport) -> str:
+    """The kernel, as instantiated."""
+    return (report.kernel.instantiation or report.kernel.name) if report.kernel else ""
+
+
+def verdict(report: RunReport) -> tuple[str, str]:
+    """The headline in a word or two, and what qualifies it."""
+    match report.outcome:
+        case "pipelined":
+            return "pipelined", f"as {report.chosen}: {gain(report)}"
+        case "original_kept":
+            return "original kept", "no candidate was measured faster"
+        case "refused" | "failed" as outcome:
+            return outcome, ""
+        case None:
+            return _what_is_known(report), ""
+
+
+def gain(report: RunReport) -> str:
+    """The speed-up of the chosen candidate, and whether it was measured."""
+    timing = chosen_timing(report)
+    if timing and timing.speedup:
+        return f"{timing.speedup:.2f}× the original, measured"
+    chosen = report.candidate(report.chosen or "")
+    predicted = chosen.candidate.predicted_speedup if chosen else None
+    return f"{predicted:.2f}× predicted, not measured" if predicted else "gain not measured"
+
+
+def _what_is_known(report: RunReport) -> str:
+    """The headline of commands that emit nothing: `check`, `verify`, `bench`, `sass`."""
+    parts = (report.evidence.correctness, report.evidence.races, report.evidence.sass)
+    statuses = [part.status for part in parts if part]
+    if "failed" in statuses:
+        return "not the same kernel" if parts[0] and parts[0].status == "failed" else "evidence failed"
+    if statuses:
+        return "evidence passed" if "unknown" not in statuses else "evidence incomplete"
+    usable = [c for c in report.candidates if c.candidate.status == "ok"]
+    if report.candidates:
+        return f"{len(usable)} of {len(report.candidates)} candidates can be built"
+    return "done"
+
+
+def about(report: RunReport) -> str:
+    """Architecture, compiler and device."""
+    return " · ".join(word for word in (report.arch, report.tool.toolchain, report.tool.device) if word)
+
+
+def loop_line(report: RunReport) -> str:
+    """The tile loop and its shared arrays, empty where none is known."""
+    loop = report.loop
+    if loop is None:
+        return ""
+    roles = (("staged", loop.staged), ("invariant", loop.invariant), ("scratch", loop.scratch))
+    arrays = "".join(f", {role} {', '.join(names)}" for role, names in roles if names)
+    return f"tile loop at line {loop.line}, {loop.phases} phases{arrays}"
+
+
+def ratio_line(ratio: Ratio | None) -> str:
+    """Compute against load, empty where nothing is known of it."""
+    if ratio is None:
+        return ""
+    known = ratio.flops_per_byte
+    formula = f"{known:.1f} FLOP per byte, {ratio.cls}" if known else "ratio unknown"
+    if ratio.load_cycles is None or ratio.compute_cycles is None:
+        return formula
+    cycles = f"{ratio.load_cycles:.0f} cycles to load, {ratio.compute_cycles:.0f} to compute"
+    return f"{formula}; a tile takes {cycles}"
+
+
+def launch_line(report: RunReport) -> str:
+    """What the launch has to do, empty where nothing."""
+    if report.launch is None or not report.launch.needs_opt_in:
+        return ""
+    most = max(report.launch.dynamic_shared_bytes.values(), default=0)
+    attribute = f"set cudaFuncAttributeMaxDynamicSharedMemorySize to {most}"
+    return f"launch: {attribute} and pass it as the third launch argument"
+
+
+# -- candidates ------------------------------------------------------------------------------------------------------
+
+
+def copies(widths: Mapping[str, int]) -> str:
+    """Bytes per copy: one number where all staged buffers share it."""
+    if len(set(widths.values())) == 1:
+        return f"{next(iter(widths.values()))} B"
+    return ", ".join(f"{name} {width} B" for name, width in widths.items())
+
+
+def times(value: float | None) -> str:
+    """A speed-up."""
+    return "" if value is None else f"{value:.2f}×"
+
+
+def reasons(report: RunReport) -> dict[str, list[str]]:
+    """Why candidates are not to be had → their ids, failures first. Reasons that differ in nothing but the
+    candidate's own number of stages are one."""
+    grouped: dict[str, list[str]] = {}
+    ordered = sorted(report.candidates, key=lambda c: c.candidate.status != "failed")
+    for plan in (c.candidate for c in ordered):
+        if plan.status != "ok" or plan.reason:
+            grouped.setdefault(_reason(plan), []).append(plan.id)
+    return grouped
+
+
+def _reason(plan: Candidate) -> str:
+    return (plan.reason or plan.status).replace(f"--stages {plan.stages}", "--stages N")
+
+
+def fastest_first(benchmark: Benchmark) -> list[tuple[str, Timing]]:
+    """The candidates by their median."""
+    return sorted(benchmark.candidates.items(), key=lambda item: item[1].median_ms)
+
+
+def chosen_timing(report: RunReport) -> Timing | None:
+    """The measurement of the chosen candidate, if there is one."""
+    benchmark = report.evidence.benchmark
+    return benchmark.candidates.get(report.chosen or "") if benchmark else None
+
+
+# -- evidence --------------------------------------------------------------------------------------------------------
+
+
+def evidence_lines(report: RunReport) -> Iterator[EvidenceLine]:
+    """Every kind of evidence that was looked at."""
+    evidence = report.evidence
+    if evidence.correctness:
+        yield EvidenceLine("correctness", evidence.correctness.status, _correctness(evidence.correctness))
+    if evidence.races:
+        yield EvidenceLine("races", evidence.races.status, _races(evidence.races))
+    if evidence.sass:
+        yield EvidenceLine("SASS", evidence.sass.status, _sass(evidence.sass))
+    if evidence.benchmark:
+        words = evidence.benchmark.reason or evidence.benchmark.device
+        yield EvidenceLine("benchmark", evidence.benchmark.status, words)
+
+
+def _correctness(c: Correctness) -> str:
+    """Sizes with one answer together, what went wrong first."""
+    words = {
+        False: "DIFFERS from the original at",
+        True: "bitwise equal at",
+        None: "original not deterministic at",
+    }
+    out_of_tolerance = "out of tolerance at"
+    answers: dict[str, list[str]] = {words[False]: [], out_of_tolerance: [], words[True]: [], words[None]: []}
+    for name, result in c.sizes.items():
+        answers[words[result.bitwise]].append(name + _remark(result))
+        if result.within_tolerance is False:
+            answers[out_of_tolerance].append(name)
+    parts = [f"{answer} {', '.join(names)}" for answer, names in answers.items() if names]
+    errors = [r.max_abs_error for r in c.sizes.values() if r.max_abs_error is not None]
+    parts += [f"error at most {max(errors):.2g}"] if errors else []
+    parts += [c.reason] if c.reason else []
+    return "; ".join(parts) + (f" ({c.device})" if c.device else "")
+
+
+def _remark(result: SizeResult) -> str:
+    remarks = [f"{result.sampled[0]} of {result.sampled[1]} blocks"] if result.sampled else []
+    remarks += [result.note] if result.note else []
+    return f" ({', '.join(remarks)})" if remarks else ""
+
+
+def _races(races: Races) -> str:
+    if not races.findings:
+        return races.reason or f"no findings by {races.method}"
+    shown = [f"{f.kind} {f.where} {_lines(f.lines)}: {f.message}" for f in races.findings[:MAX_FINDINGS]]
+    more = len(races.findings) - len(shown)
+    return "\n".join(shown + ([f"and {more} more"] if more else []))
+
+
+def _lines(lines: Sequence[int]) -> str:
+    return f"(line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))})" if lines else ""
+
+
+def _sass(sass: Sass) -> str:
+    if sass.status == "unknown":
+        return "; ".join(sass.reasons)
+    math = ""
+    if sass.math_per_tile is not None and sass.math_per_tile_original is not None:
+        math = f", math per tile {sass.math_per_tile_original:g} → {sass.math_per_tile:g}"
+    facts = f"{sass.arch}: {window_line(sass)}, {sass.barriers_between} barriers between{math}"
+    return "\n".join([f"{facts}, {spills_line(sass)}", *sass.reasons])
+
+
+def window_line(sass: Sass) -> str:
+    """What stands between a load and its wait."""
+    if sass.window is None:
+        return "no overlap window"
+    more = [f"{sass.window_cycles} cycles"] if sass.window_cycles is not None else []
+    more += [f"{sass.window_original} in the original"] if sass.window_original is not None else []
+    return f"{sass.window} math from load to wait" + (f" ({'; '.join(more)})" if more else "")
+
+
+def spills_line(sass: Sass) -> str:
+    """Accesses to local memory."""
+    return f"{sass.spills} spilling instructions" if sass.spills else "no spills"
