@@ -22,6 +22,7 @@ from tilepipe.problem.expressions import evaluate
 from tilepipe.rewrite.launches import find_launches
 from tilepipe.source import SourceFile
 from tilepipe.toolchain import Question, Toolchain, Unit, select_toolchain
+from tilepipe.toolchain.includes import gather
 from tilepipe.toolchain.types import Compiled
 
 DEFAULT_ARCH = "sm_80"
@@ -168,7 +169,8 @@ def open_jobs(path: str, options: Options) -> tuple[Job, ...] | Refusal:
     source = read_source(path)
     if isinstance(source, Refusal):
         return source
-    file = CudaFile(source)
+    headers = gather(Unit(source.text, path, "", None, options.compile)).headers
+    file = CudaFile(source, headers)
     if not file.kernels:
         return error(
             "TP144", f"there is no `__global__` function in {path}", help="give a file with a CUDA kernel"

@@ -70,8 +70,11 @@ class Analyzer(Calls):
         return frozenset({piece})
 
     def declare_alias(self, symbol: Symbol, value: Node) -> None:
-        """A reference names its initialiser's place."""
-        self.scopes[-1][symbol.name] = self.place(value)
+        """A reference names its initialiser's place, settled where it is declared."""
+        at = self.place(value)
+        self.points[symbol] |= at.bases
+        self.out.defs.add(symbol)
+        self.scopes[-1][symbol.name] = replace(at, alias=symbol)
 
     # -- values --------------------------------------------------------------------------------------------
 
@@ -98,13 +101,15 @@ class Analyzer(Calls):
             return self.call(node)
         if kind == "gnu_asm_expression":
             return self.asm(node)
+        if kind == "lambda_expression":
+            return self.lambda_value(node)
         if kind == "qualified_identifier" or kind in TYPES:
             return NOTHING
         return self.children(node)
 
     def _name_value(self, node: Node) -> Bases:
         name = node.text.decode() if node.text else ""
-        found = self.lookup(name)
+        found = self.named(name)
         if found is None:
             if name == "threadIdx":
                 self.out.uses.add(THREAD)
@@ -117,16 +122,20 @@ class Analyzer(Calls):
             return found.bases | self.pointees(found.variables)
         if found.kind == "shared":
             return frozenset({found})
+        if found.kind == "file" and not found.is_array:
+            self.out.reads.append(Access(found, self.where(node)))
+            return NOTHING
         self.out.uses.add(found)
         if found.is_array:
             return frozenset({found})
         return frozenset(self.points[found])
 
     def _object_macro(self, name: str, node: Node) -> Bases:
-        macro = self.macros.get(name)
+        macro = self.macro(name)
         if macro is None or macro.parameters is not None:
             return NOTHING
-        return self.expanded(macro.body, node)
+        with self.expansion(name):
+            return self.expanded(macro.body, node)
 
     def expanded(self, text: str, node: Node) -> Bases:
         body = expansion_body(text + ";")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,6 @@ from tilepipe.kernel.names import (
 )
 from tilepipe.kernel.places import Places
 from tilepipe.kernel.symbols import THREAD, Symbol, declared
-from tilepipe.source.parse import span
 
 _DEPTH = 8  # calls inlined within calls before a callee counts as opaque
 
@@ -42,17 +42,31 @@ class Calls(Places):
     def inlined(self, node: Node) -> tuple[Function, Node] | None:
         """The function or lambda of the file that a call expression calls, if it can be walked."""
         function = node.child_by_field_name("function")
-        if function is None or function.type not in ("identifier", "template_function"):
+        if function is not None and function.type == "lambda_expression":
+            return lambda_function("", function), node
+        if function is None or function.type not in (
+            "identifier",
+            "template_function",
+            "qualified_identifier",
+        ):
             return None
         if len(self.context) >= _DEPTH:
             return None
         name = callee(node)
         found = self.lookup(name)
         if isinstance(found, Symbol) and found.kind == "lambda" and found in self.lambdas:
+            self.out.uses.add(found)
             return lambda_function(name, self.lambdas[found]), node
-        if name in self.functions and found is None:
+        if name in self.functions and found is None and not self.functions[name].foreign:
             return self.functions[name], node
         return None
+
+    def _foreign(self, node: Node) -> Function | None:
+        """A function of an included header: walked for its effects, which stand at the call."""
+        name = callee(node)
+        function = self.functions.get(name)
+        known_here = function is not None and function.foreign and self.lookup(name) is None
+        return function if known_here and len(self.context) < _DEPTH else None
 
     @contextmanager
     def entered(self, function: Function, call: Node) -> Iterator[None]:
@@ -61,7 +75,8 @@ class Calls(Places):
         bound: dict[str, Symbol | Place] = {}
         context = (*self.context, self.where(call).start)
         for parameter, argument in zip(function.parameters, arguments, strict=False):
-            for symbol, _ in declared(parameter, self.source.slice(span(parameter)), context, "local"):
+            text = parameter.text.decode() if parameter.text else ""
+            for symbol, _ in declared(parameter, text, context, "local"):
                 if symbol.reference:
                     at = self.place(argument)
                     bound[symbol.name] = at
@@ -72,7 +87,8 @@ class Calls(Places):
         is_lambda = function.node.type == "lambda_expression"
         outer_scopes, outer_context, outer_site = self.scopes, self.context, self.site
         self.scopes = [*outer_scopes, bound] if is_lambda else [outer_scopes[0], bound]
-        self.context, self.site = context, None
+        # A header's text is not the author's file: whatever it does is placed at the call.
+        self.context, self.site = context, self.where(call) if function.foreign else None
         try:
             yield
         finally:
@@ -81,16 +97,23 @@ class Calls(Places):
     def call(self, node: Node) -> Bases:
         name = callee(node)
         arguments = arguments_of(node)
-        macro = self.macros.get(name)
-        if macro is not None and macro.parameters is not None and self.lookup(name) is None:
-            return self.expanded(expand(macro, [self.text(a) for a in arguments]), node)
+        macro = self.macro(name)
+        if macro is not None and macro.parameters is not None:
+            with self.expansion(name):
+                return self.expanded(expand(macro, [self.text(a) for a in arguments]), node)
         inlined = self.inlined(node)
         if inlined is not None:
             function, call = inlined
+            if function.captures_copies:
+                self.out.flags.add("structure")
             with self.entered(function, call), self.scope():
                 return self._body(function.body)
+        foreign = self._foreign(node)
+        if foreign is not None:
+            with self.entered(foreign, node), self.scope():
+                return self._body(foreign.body)
         if name in known.BARRIERS or name == "sync":
-            self.out.flags.add("barrier")
+            self.out.flags |= {"barrier", *self._wider_group(node)}
             return self._walk(arguments)
         if known.is_async(name):
             self.out.flags.add("async")
@@ -106,6 +129,26 @@ class Calls(Places):
         if name in known.CASTS or known.is_pure(name):
             return self._walk(arguments)
         return self._unknown(name, arguments, node)
+
+    def _wider_group(self, node: Node) -> set[str]:
+        """A group that other blocks belong to: memory that they write may change at its barrier."""
+        words = self.text(node)
+        for name in re.findall(r"[A-Za-z_]\w*", words):
+            found = self.lookup(name)
+            if isinstance(found, Symbol) and found.kind != "shared":
+                words += f" {found.type} {self.source.slice(found.decl)}"
+        return {"structure"} if re.search(r"grid|cluster", words) else set()
+
+    def lambda_value(self, node: Node) -> Bases:
+        """A lambda expression handed on: whoever gets it may call it, so that its effects may happen here."""
+        self.out.flags.add("structure")
+        function = lambda_function("", node)
+        with self.scope():
+            for parameter in function.parameters:
+                for symbol, _ in declared(parameter, self.text(parameter), self.context, "local"):
+                    self.declare(symbol)
+            self._body(function.body)
+        return NOTHING
 
     def _walk(self, arguments: list[Node]) -> Bases:
         result = NOTHING

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
@@ -15,6 +15,7 @@ from tilepipe.kernel.symbols import Symbol, declarators, declared
 from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import Tree, parse, span
 
+_MEMORY = ("__constant__", "__device__", "__managed__", "__shared__")
 _CONTAINERS = frozenset(
     {"translation_unit", "namespace_definition", "declaration_list", "linkage_specification"}
 )
@@ -43,17 +44,28 @@ class Analysed:
 
 
 class CudaFile:
-    """A parsed file: its kernels, its helpers, its macros."""
+    """A parsed file: its kernels, its helpers, its macros, and those of the headers it includes.
 
-    def __init__(self, source: SourceFile) -> None:
+    Functions of headers are known for their effects alone: their text is not the author's to rewrite here.
+    """
+
+    def __init__(self, source: SourceFile, headers: Sequence[SourceFile] = ()) -> None:
         self.source = source
         self.tree: Tree = parse(source)
-        self.macros = file_macros(self.tree.root)
+        self._headers = [parse(header) for header in headers]
+        self.macros: dict[str, Macro] = {}
+        for tree in (*self._headers, self.tree):
+            self.macros |= file_macros(tree.root)
         self.functions: dict[str, Function] = {}
         self._nodes: dict[str, Node] = {}
         self.kernels: list[KernelText] = []
         for definition, outer in _definitions(self.tree.root):
             self._add(definition, outer)
+        for tree in self._headers:
+            for definition, outer in _definitions(tree.root):
+                function = _function(definition, outer)
+                if function is not None:
+                    self.functions.setdefault(function.name, replace(function, foreign=True))
 
     def _add(self, node: Node, outer: Node) -> None:
         function = _function(node, outer)
@@ -139,13 +151,13 @@ def _template_parameters(outer: Node) -> tuple[str, ...]:
 
 
 def _file_arrays(root: Node, source: SourceFile) -> Iterator[Symbol]:
-    """`__constant__` and `__device__` variables at file scope: memory that a kernel may read."""
+    """Variables in memory at file scope: `__constant__`, `__device__`, `__managed__`, `__shared__`."""
     stack = [root]
     while stack:
         node = stack.pop()
         if node.type == "declaration":
             text = source.slice(span(node))
-            if "__constant__" in text or "__device__" in text:
-                yield from (s for s, _ in declared(node, text, (), "file") if s.kind == "file" and s.rank)
+            if any(word in text for word in _MEMORY):
+                yield from (s for s, _ in declared(node, text, (), "file") if s.kind in ("file", "shared"))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
             stack.extend(node.named_children)

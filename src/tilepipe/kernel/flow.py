@@ -34,7 +34,11 @@ class Flow:
             self._add(root, ())
         self.definers: dict[Symbol, list[Item]] = defaultdict(list)
         self.declarer: dict[Symbol, Item] = {}
+        self.exits: dict[int, list[Item]] = defaultdict(list)  # by id of the loop or call that they leave
         for item in self.items:
+            left = self.left(item)
+            if left is not None:
+                self.exits[id(left)].append(item)
             for symbol in item.statement.declares:
                 self.declarer[symbol] = item
             for symbol in item.own.defs:
@@ -47,13 +51,23 @@ class Flow:
         for child in statement.children:
             self._add(child, (*parents, statement))
 
+    def left(self, item: Item) -> Statement | None:
+        """The loop or helper call that an exit leaves, or turns anew."""
+        flags = item.own.flags
+        if flags & {"break", "continue"}:
+            return next((p for p in reversed(item.parents) if p.is_loop), None)
+        if "return" in flags:
+            return next((p for p in reversed(item.parents) if p.kind == "call"), None)
+        return None
+
     def backward(
         self,
         roots: Iterable[Item],
         uses: Mapping[Item, frozenset[Symbol]] | None = None,
         without: frozenset[Item] = frozenset(),
     ) -> set[Item]:
-        """Everything that the roots need: definitions of what they use, and the branches and loops around.
+        """Everything that the roots need: definitions of what they use, the branches and loops around, and the
+        exits of these loops.
 
         `uses` overrides what an item uses; the items in `without` are left out.
         """
@@ -66,6 +80,7 @@ class Flow:
                 continue
             needed.add(item)
             work += [self.of[id(p)] for p in item.parents]
+            work += self.exits.get(id(item.statement), ())
             used = instead.get(item, item.own.uses)
             for symbol in used:
                 work += self.definers[symbol]

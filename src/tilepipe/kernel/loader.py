@@ -80,8 +80,10 @@ def _movable(
         for item in list(moved):
             if item in roots:
                 continue
-            structural = bool(item.statement.children)
-            if structural:
+            left = tile.flow.left(item)
+            if left is not None:
+                keep = any(_acts(c) and c not in moved for c in items if left in c.parents)
+            elif item.statement.children:
                 keep = any(c not in moved for c in items if item.statement in c.parents)
             else:
                 keep = bool(item.own.defs & needed) or _names_needed(
@@ -91,6 +93,12 @@ def _movable(
                 moved.discard(item)
                 changed = True
     return frozenset(moved)
+
+
+def _acts(item: Item) -> bool:
+    """Whether an item does more than hold others together or leave them."""
+    exits = item.own.flags & {"break", "continue", "return"}
+    return not exits and not item.statement.children
 
 
 def _names_needed(item: Item, kept: list[Item]) -> bool:

@@ -58,7 +58,7 @@ class Loads:
             return True
         if node.type == "call_expression":
             name = callee(node)
-            return name in known.READS or (name in self.walker.macros and self.walker.lookup(name) is None)
+            return name in known.READS or self.walker.macro(name) is not None
         return False
 
     def _is_vector_member(self, node: Node) -> bool:

@@ -20,7 +20,7 @@ NOTHING: Bases = frozenset()
 TYPES = frozenset(
     [
         "primitive_type", "type_identifier", "type_descriptor", "sized_type_specifier", "template_argument_list",
-        "namespace_identifier", "type_qualifier", "comment", "string_literal", "lambda_expression",
+        "namespace_identifier", "type_qualifier", "comment", "string_literal",
         "sizeof_expression", "number_literal", "char_literal", "true", "false", "null", "gnu_asm_clobber_list",
         "alignof_expression", "field_identifier",
     ]
@@ -36,6 +36,8 @@ class Function:
     parameters: tuple[Node, ...]
     body: Node
     template: tuple[str, ...] = ()
+    foreign: bool = False  # it stands in an included header
+    captures_copies: bool = False  # a lambda that keeps values of the place where it is written
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,15 @@ class View:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an lvalue stands: a variable, or memory with the arrays that it may be in."""
+    """Where an lvalue stands: a variable, or memory with the arrays that it may be in.
+
+    `alias` is the reference through which it is named, if it is.
+    """
 
     variables: Bases
     memory: bool
     bases: Bases
+    alias: Symbol | None = None
 
 
 class Names:
@@ -73,6 +79,7 @@ class Names:
         self.views: dict[Symbol, View] = {}  # pointer variable -> the part of shared memory that it names
         self.divergent: set[Symbol] = {THREAD}
         self.site: Span | None = None  # the macro call under expansion
+        self.expanding: tuple[str, ...] = ()  # macros under expansion, which C does not expand again
         self.out = Collector()
 
     @contextmanager
@@ -91,6 +98,25 @@ class Names:
             if name in names:
                 return names[name]
         return None
+
+    def macro(self, name: str) -> Macro | None:
+        """The macro that a name stands for here; none inside its own expansion."""
+        return None if name in self.expanding else self.macros.get(name)
+
+    @contextmanager
+    def expansion(self, name: str) -> Iterator[None]:
+        outer, self.expanding = self.expanding, (*self.expanding, name)
+        try:
+            yield
+        finally:
+            self.expanding = outer
+
+    def named(self, name: str) -> Symbol | Place | None:
+        """What a name that is evaluated stands for; a reference counts as used."""
+        found = self.lookup(name)
+        if isinstance(found, Place) and found.alias is not None:
+            self.out.uses.add(found.alias)
+        return found
 
     def text(self, node: Node) -> str:
         if self.site is not None:
@@ -162,7 +188,10 @@ def has(node: Node, kind: str) -> bool:
 def lambda_function(name: str, node: Node) -> Function:
     """A lambda expression as a function."""
     declarator = node.child_by_field_name("declarator")
-    listed = declarator.child_by_field_name("parameters") if declarator is not None else None
-    parameters = tuple(listed.named_children) if listed is not None else ()
+    between = declarator.child_by_field_name("parameters") if declarator is not None else None
+    parameters = tuple(between.named_children) if between is not None else ()
     body = node.child_by_field_name("body")
-    return Function(name, node, parameters, body if body is not None else node)
+    captures = node.child_by_field_name("captures")
+    listed = (captures.text or b"").decode().strip("[] ").split(",") if captures is not None else []
+    by_copy = any("=" in c or not (c.strip() in ("", "this") or c.strip().startswith("&")) for c in listed)
+    return Function(name, node, parameters, body if body is not None else node, captures_copies=by_copy)

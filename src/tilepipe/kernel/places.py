@@ -67,15 +67,16 @@ class Places(Names):
 
     def _name_place(self, node: Node) -> Place:
         name = node.text.decode() if node.text else ""
-        found = self.lookup(name)
+        found = self.named(name)
         if isinstance(found, Place):
             return found
         if found is None:
-            macro = self.macros.get(name)
+            macro = self.macro(name)
             if macro is not None and macro.parameters is None:
-                return self._expanded_place(macro.body, node)
+                with self.expansion(name):
+                    return self._expanded_place(macro.body, node)
             return Place(NOTHING, False, NOTHING)
-        if found.kind == "shared":
+        if found.kind in ("shared", "file"):
             return Place(NOTHING, found.rank == 0, frozenset({found}))
         return Place(frozenset({found}), False, NOTHING)
 
@@ -101,7 +102,7 @@ class Places(Names):
         while root.type == "subscript_expression":
             depth, root = depth + 1, root.child_by_field_name("argument") or root
         if root.type == "identifier":
-            found = self.lookup(root.text.decode() if root.text else "")
+            found = self.named(root.text.decode() if root.text else "")
             if isinstance(found, Place) and not found.memory and (found.variables or found.bases):
                 self._indices(argument)
                 whole = found.variables | frozenset(b for b in found.bases if b.is_array)
@@ -132,9 +133,10 @@ class Places(Names):
         arguments = arguments_of(node)
         if name in known.CASTS and arguments:
             return self.place(arguments[0])
-        macro = self.macros.get(name)
+        macro = self.macro(name)
         if macro is not None and macro.parameters is not None:
-            return self._expanded_place(expand(macro, [self.text(a) for a in arguments]), node)
+            with self.expansion(name):
+                return self._expanded_place(expand(macro, [self.text(a) for a in arguments]), node)
         return Place(NOTHING, False, self.value(node))
 
     # -- writes --------------------------------------------------------------------------------------------
@@ -162,6 +164,9 @@ class Places(Names):
         return bases
 
     def write(self, at: Place, node: Node, also_read: bool) -> None:
+        """Record a write to a place; a name that nobody here declares may be memory of any kind."""
+        if not (at.variables or at.memory or at.bases):
+            at = Place(NOTHING, True, NOTHING)
         self.out.defs |= {v for v in at.variables if v.kind != "shared"}
         if also_read:
             self.out.uses |= {v for v in at.variables if v.kind != "shared"}

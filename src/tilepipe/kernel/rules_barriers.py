@@ -1,9 +1,8 @@
-"""Rules of barriers: every thread reaches them, and they separate use from refill (TP010, TP011, TP014)."""
+"""Rules of barriers: every thread reaches them, and they separate use from refill (TP010, TP011)."""
 
 from __future__ import annotations
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel import surroundings
 from tilepipe.kernel.flow import is_divergent
 from tilepipe.kernel.question import Question, same_interval
 from tilepipe.kernel.statements import Statement
@@ -11,7 +10,11 @@ from tilepipe.kernel.symbols import Symbol
 
 
 def barriers_uniform(q: Question) -> Refusal | None:
-    """TP011, TP014: every thread of the block must reach every barrier of the loop."""
+    """TP011: every thread of the block must reach every barrier of the loop.
+
+    Threads that return before the loop are the author's affair: the pipeline has no barrier below the return that
+    the author's loop had not, and each thread waits for its own copies.
+    """
     for outer in q.tile.path:
         if outer.kind in ("if", "for", "while", "do") and is_divergent(outer, q.divergent):
             return refusal(
@@ -38,20 +41,6 @@ def barriers_uniform(q: Question) -> Refusal | None:
                 q.source.place(inner.span),
                 "not reached by all threads",
                 "take the barrier out of the branch",
-            )
-    return _early_return(q)
-
-
-def _early_return(q: Question) -> Refusal | None:
-    for statement in surroundings.before(q.tile):
-        found = _divergent_return(statement, q.divergent, False)
-        if found is not None:
-            return refusal(
-                "TP014",
-                "some threads of a block return before the loop, so its barriers are not reached by all",
-                q.source.place(found.span),
-                "returns for some threads only",
-                "let every thread run the loop and guard only the store",
             )
     return None
 
@@ -86,12 +75,3 @@ def _divergent_barrier(statement: Statement, divergent: frozenset[Symbol], insid
         return statement
     deeper = inside or is_divergent(statement, divergent)
     return next((f for c in statement.children if (f := _divergent_barrier(c, divergent, deeper))), None)
-
-
-def _divergent_return(statement: Statement, divergent: frozenset[Symbol], inside: bool) -> Statement | None:
-    if statement.kind == "call":
-        return None
-    if inside and "return" in statement.own.flags:
-        return statement
-    deeper = inside or is_divergent(statement, divergent)
-    return next((f for c in statement.children if (f := _divergent_return(c, divergent, deeper))), None)

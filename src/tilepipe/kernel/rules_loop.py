@@ -84,7 +84,7 @@ def _loads_behind(q: Question, store: StoreUse) -> list[Item]:
 
 def structure(q: Question) -> Refusal | None:
     """TP019, TP020: exits from the loop, and statements whose flow is not understood."""
-    for statement in _own_statements(q.tile.loop):
+    for statement in (q.tile.loop, *_own_statements(q.tile.loop)):
         flags = statement.own.flags
         words = flags & {"break", "continue", "goto", "return"}
         if words and not (words <= {"break", "continue"} and _inside_inner_loop(q.tile, statement)):

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.analysis import Analyzer
 from tilepipe.kernel.effects import NOTHING_DONE, Effects, total
-from tilepipe.kernel.names import Function
+from tilepipe.kernel.names import Function, has
 from tilepipe.kernel.symbols import Symbol, declared
 from tilepipe.source import Span
 from tilepipe.source.parse import span
@@ -115,13 +115,20 @@ class Builder:
     def _if(self, node: Node) -> Statement:
         condition = node.child_by_field_name("condition")
         with self.a.scope():
-            own = self.a.expression(condition) if condition is not None else Effects()
+            own = self._condition(condition)
             parts = [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
             children = tuple(self.build(p) for p in parts if p is not None)
         at = span(condition) if condition is not None else None
         return Statement(
             "if", span(node), own, children, condition=at, condition_effects=own, context=self.a.context
         )
+
+    def _condition(self, node: Node | None) -> Effects:
+        """The effects of a condition; one that declares a name is not taken apart here."""
+        if node is None:
+            return Effects()
+        own = self.a.expression(node)
+        return own | Effects(flags=frozenset({"structure"})) if has(node, "declaration") else own
 
     def _for(self, node: Node) -> Statement:
         init, condition = node.child_by_field_name("initializer"), node.child_by_field_name("condition")
@@ -163,7 +170,7 @@ class Builder:
 
     def _while(self, node: Node) -> Statement:
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
-        own = self.a.expression(condition) if condition is not None else Effects()
+        own = self._condition(condition)
         children = (self.build(body),) if body is not None else ()
         at = None
         if condition is not None:

@@ -7,13 +7,14 @@ import re
 from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile
-from tilepipe.kernel.flow import Item
+from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.source import Span
 from tilepipe.source.parse import span
 
 _ZERO_CALLS = re.compile(
-    r"^(make_\w+|__\w*2(half|bfloat16)\w*|__u?short_as_\w+|__u?int_as_\w+|[A-Za-z_]\w*)$"
+    r"^(make_\w+|__\w*2(half|bfloat16)\w*|__u?(short|int|longlong)_as_\w+|static_cast<.*>"
+    r"|float|double|int|unsigned|char|short|long|bool|size_t|u?int\d+_t|half2?|__half2?|__nv_bfloat162?)$"
 )
 _NUMBER = re.compile(r"^(0[xX]0+|0*\.?0*)([eE][+-]?\d+)?[uUlLfF]*$")
 
@@ -45,8 +46,9 @@ class Zeros:
             arguments = listed.named_children if listed is not None else []
             called = self.text(span(name)) if name is not None else ""
             return (
-                bool(_ZERO_CALLS.match(called))
+                (bool(_ZERO_CALLS.match(called)) or self._is_type(called))
                 and called not in self.file.functions
+                and called not in self.file.macros
                 and bool(arguments)
                 and all(self.is_zero(a, depth, fixed) for a in arguments)
             )
@@ -60,9 +62,16 @@ class Zeros:
             return value is not None and self.is_zero(value, depth + 1, fixed)
         return False
 
+    def _is_type(self, name: str) -> bool:
+        """Whether the file introduces the name as a type: a template parameter, an alias."""
+        word = re.escape(name)
+        kinds = rf"\b(?:typename|class)\s+{word}\b|\busing\s+{word}\s*=|\btypedef\b[^;]*\b{word}\s*;"
+        return name.isidentifier() and re.search(kinds, self.file.source.text) is not None
+
     def _initial_value(self, name: str, fixed: bool) -> Node | None:
         """The initialiser of a variable, if it is the only declaration of that name in the kernel."""
-        body = self.tile.path[0].span
+        root = self.tile.path[0]
+        body = root.span
         found: list[Node] = []
         stack = [n for n in [self.file.tree.root.named_descendant_for_byte_range(body.start, body.end)] if n]
         while stack:
@@ -74,19 +83,16 @@ class Zeros:
                     found.append(value)
             stack.extend(node.named_children)
         changed = [
-            i
-            for i in self.tile.flow.items
-            for s in i.own.defs
-            if s.name == name and i.statement.kind == "leaf"
+            s for s in root.walk() for v in s.own.defs if v.name == name and s.kind != "declaration"
         ]
-        if len(found) == 1 and not (fixed and changed) and all(self._precedes(found[0], i) for i in changed):
+        if len(found) == 1 and not (fixed and changed) and all(self._precedes(found[0], s) for s in changed):
             return found[0]
         return None
 
-    def _precedes(self, value: Node, change: Item) -> bool:
+    def _precedes(self, value: Node, change: Statement) -> bool:
         """Whether the initial value is still there: changes come later, under a condition, in this iteration."""
         inside = self.tile.loop.span.start <= value.start_byte < self.tile.loop.span.end
-        return inside and value.start_byte < change.statement.span.start
+        return inside and value.start_byte < change.span.start
 
 
 def bare(node: Node) -> Node:

@@ -33,6 +33,7 @@ _BARE = frozenset(
 _FUNCTION_QUALIFIERS = frozenset(b"__device__ __host__ static inline".split())
 _PRAGMA = re.compile(rb"[ \t]*#[ \t]*pragma\b")
 _OBJECT_MACRO = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+(\S[\s\S]*)")
+_FUNCTION_MACRO = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)\([^)]*\)([\s\S]*)")
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ def span(node: tree_sitter.Node) -> Span:
 
 
 def mask(data: bytes) -> bytes:
-    """`data` with attribute-like tokens blanked: same length, same line ends."""
+    """`data` with attribute-like tokens blanked, and a semicolon in the white space after statement macros that are
+    used without one: same length, and the same line ends but for those few."""
     listed = list(lexemes(data))
+    data = _with_semicolons(data, listed)
     bare = _BARE | _qualifier_macros(data, listed)
     out: list[bytes] = []
     at = 0
@@ -84,6 +87,41 @@ def mask(data: bytes) -> bytes:
             out += [data[at : lexeme.start], blank(data[lexeme.start : end])]
             at = end
     return b"".join([*out, data[at:]])
+
+
+def _with_semicolons(data: bytes, listed: list[Lexeme]) -> bytes:
+    """`LOAD(a, b)` at the start of a statement, of a macro whose body ends one, gets its semicolon for the grammar.
+
+    It takes the place of one white-space byte behind the call, so that no offset moves.
+    """
+    macros = _statement_macros(data, listed)
+    if not macros:
+        return data
+    changed = bytearray(data)
+    before = b";"
+    for index, lexeme in enumerate(listed):
+        text = data[lexeme.start : lexeme.end]
+        if lexeme.kind == "word" and text in macros and before in (b";", b"{", b"}", b")"):
+            following = listed[index + 1] if index + 1 < len(listed) else None
+            if following is not None and data[following.start : following.end] == b"(":
+                end = closing(data, following.start)
+                after = next((x for x in listed[index + 2 :] if end is not None and x.start >= end), None)
+                bare_call = after is None or after.kind in ("word", "directive") or data[after.start : after.end] == b"}"
+                if end is not None and bare_call and data[end : end + 1].isspace():
+                    changed[end] = ord(";")
+        if lexeme.kind != "comment":
+            before = b";" if lexeme.kind == "directive" else text
+    return bytes(changed)
+
+
+def _statement_macros(data: bytes, listed: list[Lexeme]) -> frozenset[bytes]:
+    """Function-like macros of the file whose body ends with a semicolon or a brace."""
+    names = set()
+    for lexeme in listed:
+        match = _FUNCTION_MACRO.match(data, lexeme.start, lexeme.end) if lexeme.kind == "directive" else None
+        if match is not None and match.group(2).rstrip().endswith((b";", b"}")):
+            names.add(match.group(1))
+    return frozenset(names)
 
 
 def _masked_end(data: bytes, listed: list[Lexeme], index: int, bare: frozenset[bytes]) -> int | None:
