@@ -27,8 +27,9 @@ class Copy:
     """A shared store that is a plain copy.
 
     `target` and `source` are lvalue texts; `guard` the condition under which the element is in range, None for
-    always; `fill` what is stored otherwise, None for zero. `uses` are the names that the texts need. `root` is the array that the
-    source lies in. `replaces` is the statement whose place the copy takes (the store, or the `if` around it).
+    always; `fill` what is stored otherwise, None for zero. `uses` are the names that the texts need. `root` is the
+    array that the source lies in. `replaces` is the statement whose place the copy takes (the store, or the `if`
+    around it).
     """
 
     use: StoreUse
@@ -66,7 +67,7 @@ class Copies:
 
     def _is_fill(self, use: StoreUse) -> bool:
         """A store of zero: it follows the copy whose gap it fills."""
-        return use.store is not None and self.zeros.is_zero(self.node(use.store.right), fixed=True)
+        return use.store is not None and self.zeros.is_zero(self.node(use.store.right))
 
     def text(self, at: Span) -> str:
         return self.file.source.slice(at)
@@ -89,12 +90,24 @@ class Copies:
             use.item.statement.span
         ):
             return NotACopy(use, "the store is part of a larger statement")
-        right = bare(self.node(store.right))
+        found = self._moved(use, bare(self.node(store.right)))
+        if isinstance(found, Copy) and found.guard is not None:
+            # The address is formed whatever the guard says, and the guard is asked once.
+            items = (found.use.item, found.source_at)
+            if any(i.own.defs - self._values(i) or i.own.shared_reads() for i in items):
+                return NotACopy(use, "the guarded load changes a variable or reads shared memory on its way")
+        return found
+
+    def _moved(self, use: StoreUse, right: Node) -> Copy | NotACopy:
         if self._is_load(right, use.item):
             return self._direct(use, right)
         if right.type == "conditional_expression":
             return self._select(use, right)
         return self._through(use, right)
+
+    def _values(self, item: Item) -> frozenset[Symbol]:
+        """What a definition is there to set: the variable declared or assigned."""
+        return frozenset(s for s in item.own.defs if self._assigned(item, s) is not None)
 
     def _is_load(self, node: Node, item: Item) -> bool:
         at = span(node)
@@ -154,7 +167,7 @@ class Copies:
         load = bare(then)
         if not self._reads_one(use.item, load):
             return NotACopy(use, "the guarded value is computed, not copied")
-        fill = None if self.zeros.is_zero(other, fixed=True) else self.text(span(other))
+        fill = None if self.zeros.is_zero(other) else self.text(span(other))
         if fill is not None and use.item.own.shared_reads():
             return NotACopy(use, "the value outside of the guard reads shared memory")
         root = self._root(use.item, span(right))
@@ -207,7 +220,7 @@ class Copies:
         if len(loads) != 1 or len(loads) + len(zeros) != len(definitions) or len(zeros) > 1:
             return NotACopy(use, f"`{variable.name}` is not simply loaded before it is stored")
         at, value = loads[0]
-        guard = None
+        guard, branch = None, None
         uses = use.item.own.uses - {variable} | at.own.uses
         if zeros:
             branch = self._guarding(at, zeros[0][0], use.item)
@@ -217,7 +230,8 @@ class Copies:
             uses |= branch.own.uses
         elif not _dominates(at, use.item):
             return NotACopy(use, f"`{variable.name}` is loaded under a condition only")
-        if self._changed_between(at, use.item, uses):
+        since = self.tile.flow.of[id(branch)] if branch is not None else at
+        if self._changed_between(since, use.item, uses):
             return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
         source = self._source_text(bare(value))
         source = f"({source}){member}" if member else source

@@ -7,7 +7,6 @@ import re
 from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile
-from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.source import Span
 from tilepipe.source.parse import span
@@ -29,18 +28,16 @@ class Zeros:
     def text(self, at: Span) -> str:
         return self.file.source.slice(at)
 
-    def is_zero(self, node: Node, depth: int = 0, fixed: bool = False) -> bool:
-        """Whether an expression is zero in every bit: literals, conversions of zero, variables so initialised.
-
-        With `fixed`, only variables that nothing changes count; without, the value right after initialisation does.
-        """
+    def is_zero(self, node: Node, depth: int = 0) -> bool:
+        """Whether an expression is zero in every bit: literals, conversions of zero, and variables
+        so initialised that nothing changes."""
         node = bare(node)
         text = self.text(span(node))
         if node.type == "number_literal":
             return bool(_NUMBER.match(text))
         if node.type == "cast_expression":
             value = node.child_by_field_name("value")
-            return value is not None and self.is_zero(value, depth, fixed)
+            return value is not None and self.is_zero(value, depth)
         if node.type == "call_expression":
             name, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
             arguments = listed.named_children if listed is not None else []
@@ -50,16 +47,14 @@ class Zeros:
                 and called not in self.file.functions
                 and called not in self.file.macros
                 and bool(arguments)
-                and all(self.is_zero(a, depth, fixed) for a in arguments)
+                and all(self.is_zero(a, depth) for a in arguments)
             )
         if node.type in ("initializer_list", "compound_literal_expression"):
             inner = node.child_by_field_name("value") or node
-            return all(
-                self.is_zero(c, depth, fixed) for c in inner.named_children if c.type != "type_identifier"
-            )
+            return all(self.is_zero(c, depth) for c in inner.named_children if c.type != "type_identifier")
         if node.type == "identifier" and depth < 4:
-            value = self._initial_value(text, fixed)
-            return value is not None and self.is_zero(value, depth + 1, fixed)
+            value = self._initial_value(text)
+            return value is not None and self.is_zero(value, depth + 1)
         return False
 
     def _is_type(self, name: str) -> bool:
@@ -68,8 +63,8 @@ class Zeros:
         kinds = rf"\b(?:typename|class)\s+{word}\b|\busing\s+{word}\s*=|\btypedef\b[^;]*\b{word}\s*;"
         return name.isidentifier() and re.search(kinds, self.file.source.text) is not None
 
-    def _initial_value(self, name: str, fixed: bool) -> Node | None:
-        """The initialiser of a variable, if it is the only declaration of that name in the kernel."""
+    def _initial_value(self, name: str) -> Node | None:
+        """The initialiser of a variable, if the kernel declares the name once and never changes it."""
         root = self.tile.path[0]
         body = root.span
         found: list[Node] = []
@@ -82,17 +77,8 @@ class Zeros:
                 if inner is not None and self.text(span(inner)) == name and value is not None:
                     found.append(value)
             stack.extend(node.named_children)
-        changed = [
-            s for s in root.walk() for v in s.own.defs if v.name == name and s.kind != "declaration"
-        ]
-        if len(found) == 1 and not (fixed and changed) and all(self._precedes(found[0], s) for s in changed):
-            return found[0]
-        return None
-
-    def _precedes(self, value: Node, change: Statement) -> bool:
-        """Whether the initial value is still there: changes come later, under a condition, in this iteration."""
-        inside = self.tile.loop.span.start <= value.start_byte < self.tile.loop.span.end
-        return inside and value.start_byte < change.span.start
+        changed = any(v.name == name for s in root.walk() for v in s.own.defs if s.kind != "declaration")
+        return found[0] if len(found) == 1 and not changed else None
 
 
 def bare(node: Node) -> Node:

@@ -106,8 +106,9 @@ def _with_semicolons(data: bytes, listed: list[Lexeme]) -> bytes:
             if following is not None and data[following.start : following.end] == b"(":
                 end = closing(data, following.start)
                 after = next((x for x in listed[index + 2 :] if end is not None and x.start >= end), None)
-                bare_call = after is None or after.kind in ("word", "directive") or data[after.start : after.end] == b"}"
-                if end is not None and bare_call and data[end : end + 1].isspace():
+                ended = after is None or after.kind in ("word", "directive")
+                ended = ended or (after is not None and data[after.start : after.end] == b"}")
+                if end is not None and ended and data[end : end + 1].isspace():
                     changed[end] = ord(";")
         if lexeme.kind != "comment":
             before = b";" if lexeme.kind == "directive" else text
