@@ -94,7 +94,7 @@ class Copies:
         if isinstance(found, Copy) and found.guard is not None:
             # The address is formed whatever the guard says, and the guard is asked once.
             items = (found.use.item, found.source_at)
-            if any(i.own.defs - self._values(i) or i.own.shared_reads() for i in items):
+            if any(self._side_effects(i) or i.own.shared_reads() for i in items):
                 return NotACopy(use, "the guarded load changes a variable or reads shared memory on its way")
         return found
 
@@ -105,16 +105,13 @@ class Copies:
             return self._select(use, right)
         return self._through(use, right)
 
-    def _values(self, item: Item) -> frozenset[Symbol]:
-        """What a definition is there to set: the variable declared or assigned."""
-        return frozenset(s for s in item.own.defs if self._assigned(item, s) is not None)
+    def _side_effects(self, item: Item) -> frozenset[Symbol]:
+        """Variables that a statement changes apart from the one that it is there to set."""
+        return frozenset(s for s in item.changed if self._assigned(item, s) is None)
 
     def _is_load(self, node: Node, item: Item) -> bool:
         at = span(node)
         return any(load.lvalue and load.span == at for load in item.own.loads)
-
-    def _load_uses(self, item: Item) -> frozenset[Symbol]:
-        return item.own.uses
 
     def _direct(self, use: StoreUse, right: Node) -> Copy:
         store = use.store

@@ -23,6 +23,12 @@ class Item:
     def own(self) -> Effects:
         return self.statement.own
 
+    @property
+    def changed(self) -> frozenset[Symbol]:
+        """Variables that it changes, those of helpers called within an expression left out."""
+        depth = len(self.statement.context)
+        return frozenset(s for s in self.own.defs if len(s.key[1]) <= depth)
+
 
 class Flow:
     """Definitions and uses among the statements below one root (the root's own header not included)."""

@@ -53,7 +53,7 @@ class Zeros:
             inner = node.child_by_field_name("value") or node
             return all(self.is_zero(c, depth) for c in inner.named_children if c.type != "type_identifier")
         if node.type == "identifier" and depth < 4:
-            value = self._initial_value(text)
+            value = self._initial_value(node, text)
             return value is not None and self.is_zero(value, depth + 1)
         return False
 
@@ -63,12 +63,16 @@ class Zeros:
         kinds = rf"\b(?:typename|class)\s+{word}\b|\busing\s+{word}\s*=|\btypedef\b[^;]*\b{word}\s*;"
         return name.isidentifier() and re.search(kinds, self.file.source.text) is not None
 
-    def _initial_value(self, name: str) -> Node | None:
-        """The initialiser of a variable, if the kernel declares the name once and never changes it."""
+    def _initial_value(self, use: Node, name: str) -> Node | None:
+        """The initialiser of a variable, if that is its value where it is used: the kernel declares the name once,
+        and never changes it or not before this use in the iteration that it lives in."""
         root = self.tile.path[0]
-        body = root.span
         found: list[Node] = []
-        stack = [n for n in [self.file.tree.root.named_descendant_for_byte_range(body.start, body.end)] if n]
+        stack = [
+            n
+            for n in [self.file.tree.root.named_descendant_for_byte_range(root.span.start, root.span.end)]
+            if n
+        ]
         while stack:
             node = stack.pop()
             if node.type == "init_declarator":
@@ -77,8 +81,26 @@ class Zeros:
                 if inner is not None and self.text(span(inner)) == name and value is not None:
                     found.append(value)
             stack.extend(node.named_children)
-        changed = any(v.name == name for s in root.walk() for v in s.own.defs if s.kind != "declaration")
-        return found[0] if len(found) == 1 and not changed else None
+        changes = [
+            s.span.start
+            for s in root.walk()
+            if s.kind != "declaration" and name in {v.name for v in s.own.defs}
+        ]
+        if len(found) != 1 or (changes and not self._is_fresh(found[0], use, min(changes))):
+            return None
+        return found[0]
+
+    def _is_fresh(self, value: Node, use: Node, change: int) -> bool:
+        """Whether each iteration initialises the variable anew and uses it in the same block before any change."""
+        inside = self.tile.loop.span.start <= value.start_byte < self.tile.loop.span.end
+        return inside and _block(value) == _block(use) and value.start_byte < use.start_byte < change
+
+
+def _block(node: Node) -> Node | None:
+    above = node.parent
+    while above is not None and above.type != "compound_statement":
+        above = above.parent
+    return above
 
 
 def bare(node: Node) -> Node:
