@@ -204,13 +204,13 @@ def _next_stage(found: re.Match[str]) -> str:
 
 
 def _copies(e: Emitted) -> Iterator[tuple[int, list[str]]]:
-    """Guarded asynchronous copies: the line's index and the four arguments."""
+    """Guarded asynchronous copies: the line's index, the function and its four arguments."""
     for i in e.kernel():
         line = e.lines[i].strip()
-        if line.startswith("tp_copy(") and line.endswith(");"):
-            arguments = _split(line[len("tp_copy(") : -2])
-            if len(arguments) == 4:
-                yield i, arguments
+        found = re.match(r"(tp_copy(?:_wide<\d+>)?)\((.*)\);$", line)
+        arguments = _split(found.group(2)) if found is not None else []
+        if found is not None and len(arguments) == 4:
+            yield i, [found.group(1), *arguments]
 
 
 def _split(text: str) -> list[str]:
@@ -226,13 +226,13 @@ def _split(text: str) -> list[str]:
 
 
 def _zero_fill_dropped(e: Emitted) -> Iterator[Mutant]:
-    for i, (to, source, _, _) in _copies(e):
-        yield e.mutant("zero-fill guard dropped", i, 1, [f"tp_copy({to}, {source});"])
+    for i, (copy, to, source, _, _) in _copies(e):
+        yield e.mutant("zero-fill guard dropped", i, 1, [f"{copy}({to}, {source});"])
 
 
 def _zero_fill_inverted(e: Emitted) -> Iterator[Mutant]:
-    for i, (to, source, guard, valid) in _copies(e):
-        yield e.mutant("zero-fill guard inverted", i, 1, [f"tp_copy({to}, {source}, !({guard}), {valid});"])
+    for i, (copy, to, source, guard, valid) in _copies(e):
+        yield e.mutant("zero-fill guard inverted", i, 1, [f"{copy}({to}, {source}, !({guard}), {valid});"])
 
 
 _STEP = re.compile(r"\s*(?:(?:\+\+|--)\w+|\w+(?:\+\+|--)|\w+ [-+]= [^;]*);$")
@@ -277,6 +277,7 @@ OPERATORS = (
     Operator("advance forgotten", _step_forgotten),
     Operator("zero-fill guard dropped", _zero_fill_dropped),
     Operator("zero-fill guard inverted", _zero_fill_inverted),
+    each_line("wide copies always taken", r"if \(tp_wide\)", "if (true)"),
 )
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+import numpy as np
 from tests.mutants.operators import Mutant
 
+from tilepipe.builds import Built, build_candidate
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.compare import first_difference
 from tilepipe.evidence.correctness import LaunchChange, changed_launch
@@ -23,7 +25,8 @@ from tilepipe.launch import CpuDevice
 from tilepipe.launch.types import LaunchOptions, Loaded, RunResult
 from tilepipe.options import Options
 from tilepipe.problem import Case, Parameter, Sizes, fresh_copy, make_case, tile_sizes
-from tilepipe.rewrite import Rewrite, rewrite
+from tilepipe.problem.dtypes import is_float
+from tilepipe.rewrite import Rewrite
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,10 +36,16 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "examples", ROOT / "tests" / "zoo", ROOT / "tests" / "zoo" / "poc")
 CANDIDATES = (
-    "cp_async-2-ring", "cp_async-3-ring", "ldg-2-ring", "ldg-2-textbook", "mixed-2-ring", "prefetch-1-ring",
+    "cp_async-2-ring", "cp_async-3-ring", "cp_async-3-ring-16", "ldg-2-ring", "ldg-2-textbook", "mixed-2-ring",
+    "prefetch-1-ring",
 )  # fmt: skip
 EQUIVALENT = Path(__file__).parent / "equivalent.toml"
 _MOST_STEPS = 200_000  # backward branches of a thread between two barriers; small sizes need a few thousand
+_MOST_BLOCKS = 16
+_UNEVEN = (
+    "ragged",
+    "edge",
+)  # size sets that tiles do not divide; "edge" is aligned for wide copies all the same
 _LIMIT_SECONDS = 20  # a mutant whose endless loop passes barriers ends here
 
 
@@ -71,8 +80,12 @@ class Subject:
         parameters = self.job.toolchain.parameter_types(self.job.unit())
         original = CpuDevice(self.job.toolchain).load(self.job.unit(), self.job.arch.name)
         assert not isinstance(parameters, Refusal) and not isinstance(original, Refusal), self.kernel
-        sizes = size_sets(self.job, stages)
-        return tuple(_launch(self.job, self.made, original, parameters, n, s) for n, s in sizes.items())
+        launches = [
+            _launch(self, original, parameters, name, sizes, with_nan)
+            for name, sizes in size_sets(self.job, stages).items()
+            for with_nan in ((False, True) if name in ("small", *_UNEVEN) else (False,))
+        ]
+        return tuple(sorted(launches, key=lambda launch: launch.size.endswith(_WITH_NAN)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +99,8 @@ class Launch:
 
 
 def size_sets(job: Job, stages: int) -> dict[str, Sizes]:
-    """3, stages + 1, 2, 1 and 0 tiles where the problem file says what a tile is, and the ragged size; else
-    the problem's own small sizes."""
+    """3, stages + 1, 2, 1 and 0 tiles where the problem file says what a tile is, and the sizes that tiles do
+    not divide; else the problem's own small sizes."""
     problem = job.problem
     assert problem is not None
     own = {n: s for n, s in problem.sizes.items() if n != "target"}
@@ -95,26 +108,47 @@ def size_sets(job: Job, stages: int) -> dict[str, Sizes]:
         return own
     counts = dict.fromkeys((3, stages + 1, 2, 1, *([0] if "short0" in own else [])))
     made = dict(tile_sizes(problem, "small", counts))
-    if "ragged" in own:
-        made["ragged"] = own["ragged"]
-    return made
+    return {**made, **{n: s for n, s in own.items() if n in _UNEVEN}}
+
+
+_WITH_NAN = ", some inputs NaN"
 
 
 def _launch(
-    job: Job, made: Rewrite, original: Loaded, parameters: tuple[Parameter, ...], name: str, sizes: Sizes
+    s: Subject,
+    original: Loaded,
+    parameters: tuple[Parameter, ...],
+    name: str,
+    sizes: Sizes,
+    with_nan: bool,
 ) -> Launch:
-    assert job.problem is not None
-    case = make_case(job.problem, sizes, parameters, 0)
+    assert s.job.problem is not None
+    case = make_case(s.job.problem, sizes, parameters, 0)
     assert isinstance(case, Case), case
-    change = LaunchChange(made.stages_factor, made.extra_dynamic_shared)
+    if with_nan:
+        _sow_nan(case)
+    change = LaunchChange(s.made.stages_factor, s.made.extra_dynamic_shared)
     changed = changed_launch(change, case, parameters, 0)
     assert isinstance(changed, Case), changed
-    total = case.grid[0] * case.grid[1] * case.grid[2]
-    blocks = tuple(sorted({0, total - 1}))  # the last block sees every ragged edge
+    blocks = _spread(case.grid[0] * case.grid[1] * case.grid[2])
     expected = fresh_copy(case)
     done = original.run(expected, LaunchOptions(blocks=blocks))
-    assert isinstance(done, RunResult) and not done.findings, (job.kernel.name, name, done)
-    return Launch(name, changed, blocks, expected)
+    assert isinstance(done, RunResult) and not done.findings, (s.kernel, name, done)
+    return Launch(name + (_WITH_NAN if with_nan else ""), changed, blocks, expected)
+
+
+def _sow_nan(case: Case) -> None:
+    """Makes one input element in sixteen NaN, in place: zero times what must not be read is then not zero."""
+    random = np.random.default_rng(0)
+    for array in case.arrays:
+        if array.role != "out" and is_float(array.data.dtype):
+            array.data[random.random(array.data.shape) < 1 / 16] = np.nan
+
+
+def _spread(total: int) -> tuple[int, ...]:
+    """A few blocks of the grid, the first and the last (which sees every ragged edge) among them."""
+    few = min(total, _MOST_BLOCKS)
+    return tuple(sorted({i * (total - 1) // max(few - 1, 1) for i in range(few)}))
 
 
 @cache
@@ -126,8 +160,8 @@ def subject(kernel: str, candidate: str) -> Subject | None:
     if isinstance(model, Refusal) or isinstance(plan, Refusal):
         return None
     chosen = next((c for c in plan.candidates if c.id == candidate and c.status == "ok"), None)
-    made = rewrite(model, chosen) if chosen is not None else None
-    return Subject(job, candidate, made) if isinstance(made, Rewrite) else None
+    built = build_candidate(asked, model, chosen) if chosen is not None else None
+    return Subject(job, candidate, built.rewrite) if isinstance(built, Built) else None
 
 
 @dataclass(frozen=True)
