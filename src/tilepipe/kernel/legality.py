@@ -11,7 +11,7 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.kernel.flow import Flow
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.rules_barriers import barriers_separate, barriers_uniform
-from tilepipe.kernel.rules_loop import already_pipelined, state_can_be_copied, structure
+from tilepipe.kernel.rules_loop import already_pipelined, structure
 from tilepipe.kernel.rules_memory import (
     compute_keeps_tiles,
     has_staged,
@@ -19,6 +19,7 @@ from tilepipe.kernel.rules_memory import (
     memory_independent,
     not_filled_outside,
 )
+from tilepipe.kernel.rules_state import parts_can_be_split, state_can_be_copied, state_is_named
 from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -35,6 +36,8 @@ RULES: tuple[Rule, ...] = (
     not_filled_outside,
     memory_independent,
     state_can_be_copied,
+    parts_can_be_split,
+    state_is_named,
     stale_reads,
 )
 

@@ -111,13 +111,28 @@ def _is_barrier(item: Item) -> bool:
 
 
 def _varying(tile: TileLoop, carried: frozenset[Symbol]) -> frozenset[Symbol]:
-    """Symbols whose value may differ from tile to tile."""
+    """Symbols whose value may differ from tile to tile: by what they are computed from, or by the branches and
+    loops that decide whether they are."""
     found = set(carried)
     changed = True
     while changed:
         changed = False
         for item in tile.flow.items:
-            if item.own.defs - found and item.own.uses & found:
-                found |= item.own.defs
+            new = _made_varying(item, found) - found
+            if new:
+                found |= new
                 changed = True
     return frozenset(found)
+
+
+def _made_varying(item: Item, varying: set[Symbol]) -> set[Symbol]:
+    statement = item.statement
+    parts = [statement.own]
+    if statement.is_loop:
+        # How often a loop turns does not change what its counter counts.
+        parts = [statement.init_effects, statement.condition_effects, statement.update_effects]
+    made = {s for part in parts if part.uses & varying for s in part.defs}
+    for outer in (statement, *item.parents):
+        if outer.kind != "block" and outer.condition_effects.uses & varying:
+            made |= {s for s in item.own.defs if not outer.span.start <= s.key[0] < outer.span.end}
+    return made

@@ -131,7 +131,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         return tile
     parts = split(tile, surroundings.after_effects(tile))
     divergent = legality.divergence(analysed.body)
-    question = Question(file.source, analysed.body, tile, parts, divergent, no_alias)
+    question = Question(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = legality.check(question)
     if refused is not None:
         return refused

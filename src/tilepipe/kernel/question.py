@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.macros import Macro
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
@@ -21,6 +23,7 @@ class Question:
     tile: TileLoop
     split: Split
     divergent: frozenset[Symbol]
+    macros: Mapping[str, Macro]
     no_alias: frozenset[str]  # names of pointers that the user promises not to alias anything else
 
     def line(self, at: Span) -> int:

@@ -1,4 +1,4 @@
-"""Rules of the loop's form: already pipelined, exits, state that runs ahead (TP002, TP019–TP021)."""
+"""Rules of the loop's form: already pipelined, exits from it (TP002, TP019, TP020)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.question import Question, same_interval
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileloop import StoreUse, TileLoop, header_effects
-from tilepipe.source import Span
+from tilepipe.kernel.tileloop import StoreUse, TileLoop
 
 
 def already_pipelined(q: Question) -> Refusal | None:
@@ -104,39 +103,6 @@ def structure(q: Question) -> Refusal | None:
                 "not understood",
                 "write it with if, for and while; take preprocessor conditions out of the loop",
             )
-    return None
-
-
-def state_can_be_copied(q: Question) -> Refusal | None:
-    """TP021: a variable that loader and consumer both use gets a copy; arrays do not."""
-    for symbol in q.split.copied:
-        if symbol.is_array:
-            return refusal(
-                "TP021",
-                f"the array `{symbol.name}` is changed by the load phase and used by the compute phase too",
-                q.source.place(Span(symbol.key[0], symbol.key[0] + len(symbol.name))),
-                "shared by load and compute",
-                "use an array of its own in the load phase",
-            )
-        writers = [i for i in q.tile.flow.items if symbol in i.own.defs]
-        outside = [i for i in writers if i not in q.split.loader]
-        if outside:
-            return refusal(
-                "TP021",
-                f"`{symbol.name}` steers the load and is changed by the compute phase",
-                q.source.place(outside[0].statement.span),
-                "changed here",
-                "use separate variables for load and compute",
-            )
-    header = header_effects(q.tile.loop)
-    if header.global_reads() or header.shared_reads():
-        return refusal(
-            "TP021",
-            "the loop's condition reads memory, which the loader cannot evaluate ahead",
-            q.source.place(q.tile.loop.condition or q.tile.loop.span),
-            "reads memory",
-            "read the bound into a variable before the loop",
-        )
     return None
 
 

@@ -22,6 +22,14 @@ def stale_reads(q: Question) -> Refusal | None:
     for store in q.tile.stores:
         if store.buffer not in q.tile.staged or store.kind == "compute":
             continue
+        if _moves(q, store):
+            return refusal(
+                "TP022",
+                f"the elements of `{store.buffer.name}` that a tile fills differ from tile to tile",
+                q.source.place(store.item.statement.span),
+                "where this stores depends on the tile",
+                "fill the same elements for every tile",
+            )
         guard = _partial_guard(q, store)
         if guard is None:
             continue
@@ -39,6 +47,11 @@ def stale_reads(q: Question) -> Refusal | None:
     return None
 
 
+def _moves(q: Question, store: StoreUse) -> bool:
+    """Whether the element stored to depends on the tile. Parameters of helpers are not told apart."""
+    return any(s in q.split.varying for s in store.address_symbols() if s.key[1] == ())
+
+
 def _partial_guard(q: Question, store: StoreUse) -> Statement | None:
     """The innermost branch or loop around the store that leaves other elements alone in some tiles."""
     for parent in reversed(store.item.parents):
@@ -47,7 +60,25 @@ def _partial_guard(q: Question, store: StoreUse) -> Statement | None:
                 return parent
         elif parent.is_loop and parent.condition_effects.uses & _outer_varying(q, parent):
             return parent
+        for leaving in q.tile.flow.exits.get(id(parent), ()):
+            guard = _deciding(q, leaving, parent)
+            if guard is not None and not _fills(q, store, guard):
+                return guard
     return None
+
+
+def _deciding(q: Question, leaving: Item, left: Statement) -> Statement | None:
+    """The branch that decides on an exit from a loop or call differently from tile to tile."""
+    inner = leaving.parents[leaving.parents.index(left) + 1 :]
+    return next((p for p in inner if p.kind == "if" and p.condition_effects.uses & q.split.varying), None)
+
+
+def _fills(q: Question, store: StoreUse, branch: Statement) -> bool:
+    """Whether the branch that leaves stores to the same element before."""
+    if store.store is None:
+        return False
+    left = q.source.slice(store.store.left)
+    return any(q.source.slice(s.left) == left for inner in branch.walk() for s in inner.own.stores)
 
 
 def _outer_varying(q: Question, loop: Statement) -> frozenset[Symbol]:
