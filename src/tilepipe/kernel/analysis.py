@@ -24,6 +24,7 @@ class Analyzer(Calls):
 
     def expression(self, node: Node) -> Effects:
         """The effects of an expression or of a declaration's initialisers."""
+        self.position = self.context[0] if self.context else self.where(node).start
         with self.collecting() as out:
             self.value(node)
             out.loads += Loads(self).below(node)
@@ -31,6 +32,7 @@ class Analyzer(Calls):
 
     def declaration(self, node: Node) -> Effects:
         """The effects of a declaration; its names become visible."""
+        self.position = self.context[0] if self.context else self.where(node).start
         with self.collecting() as out:
             self.declare_all(node)
             out.loads += Loads(self).below(node)
@@ -52,6 +54,7 @@ class Analyzer(Calls):
 
     def _initial(self, symbol: Symbol, value: Node) -> Bases:
         """The arrays an initialiser points into; a uniform carve of shared memory becomes a view."""
+        direct = dict(self.direct)
         with self.collecting() as inner:
             bases = self.value(value)
         self.merge(inner)
@@ -63,7 +66,10 @@ class Analyzer(Calls):
         (base,) = bases
         array = next((v.array for v in self.views.values() if v.piece == base), base)
         offset = any(has(value, kind) for kind in ("binary_expression", "subscript_expression"))
-        if base.kind != "shared" or not (offset or base.extern):
+        if base.kind != "shared" or array in self.whole:
+            return bases
+        self.direct = direct  # to carve a piece out of an array is no use of it
+        if not (offset or base.extern):
             return bases
         piece = replace(base, key=(symbol.key[0], (-2,)), name=symbol.name, rank=0, extern=False)
         self.views[symbol] = View(symbol, piece, array)

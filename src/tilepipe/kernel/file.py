@@ -91,12 +91,20 @@ class CudaFile:
         function = _function(node, node)
         if function is None:
             raise ValueError(f"{kernel.name} is not a function")
+        body, parameters = self._settled(analyzer, function)
+        while whole := analyzer.overlapping() | _only_read(analyzer, body):
+            analyzer.forget_views(whole)
+            body, parameters = self._settled(analyzer, function)
+        points = {s: frozenset(t) for s, t in analyzer.points.items()}
+        return Analysed(kernel, body, parameters, self.macros, points)
+
+    def _settled(self, analyzer: Analyzer, function: Function) -> tuple[Statement, tuple[Symbol, ...]]:
+        """Passes until no pointer is found to point anywhere new."""
         before = -1
         while sum(map(len, analyzer.points.values())) != before:
             before = sum(map(len, analyzer.points.values()))
             body, parameters = self._pass(analyzer, function)
-        points = {s: frozenset(t) for s, t in analyzer.points.items()}
-        return Analysed(kernel, body, parameters, self.macros, points)
+        return body, parameters
 
     def _pass(self, analyzer: Analyzer, function: Function) -> tuple[Statement, tuple[Symbol, ...]]:
         text = self.source.slice(span(function.body))
@@ -109,6 +117,13 @@ class CudaFile:
                     if symbol.pointer or f"{symbol.name}." in text:
                         analyzer.points[symbol].add(symbol)
             return Builder(analyzer).build(function.body), tuple(parameters)
+
+
+def _only_read(analyzer: Analyzer, body: Statement) -> set[Symbol]:
+    """Arrays with a piece that is read and never written by its name: it must overlap another piece."""
+    effects = body.effects()
+    unwritten = effects.shared_reads() - effects.shared_writes()
+    return {v.array for v in analyzer.views.values() if v.piece in unwritten} - analyzer.whole
 
 
 def _definitions(root: Node) -> Iterator[tuple[Node, Node]]:

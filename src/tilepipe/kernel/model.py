@@ -262,7 +262,7 @@ def _buffer(found: Study, symbol: Symbol, answers: Answers) -> Buffer:
     for copy in found.copies:
         if copy.use.buffer != symbol:
             continue
-        why = copy.reason if isinstance(copy, NotACopy) else _not_async(copy, answers)
+        why = copy.reason if isinstance(copy, NotACopy) else _not_async(found, copy, answers)
         size = _integer(answers.get(f"size:{copy.use.item.statement.span.start}"))
         if why:
             reason = reason or why
@@ -273,8 +273,11 @@ def _buffer(found: Study, symbol: Symbol, answers: Answers) -> Buffer:
     return Buffer(symbol, array, bytes_, width, reason)
 
 
-def _not_async(copy: Copy, answers: Answers) -> str:
+def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
     """Why a plain copy cannot be asynchronous as it stands, "" if it can."""
+    arrays = (copy.use.buffer, copy.root)
+    if any(a is not None and "volatile" in found.file.source.slice(a.decl) for a in arrays):
+        return "it is volatile"
     at = copy.use.item.statement.span.start
     size, target, source = (answers.get(f"{k}:{at}") for k in ("size", "type", "source"))
     if size not in _ASYNC_BYTES:

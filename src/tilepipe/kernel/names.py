@@ -77,10 +77,14 @@ class Names:
         self.scopes: list[dict[str, Symbol | Place]] = [{}]
         self.context: tuple[int, ...] = ()
         self.views: dict[Symbol, View] = {}  # pointer variable -> the part of shared memory that it names
+        self.direct: dict[Symbol, int] = {}  # array -> where it is first used by its own name
+        self.viewed: dict[Symbol, int] = {}  # array -> where it is last used through a view
+        self.whole: set[Symbol] = set()  # arrays that are not taken for several ones
         self.divergent: set[Symbol] = {THREAD}
         self.site: Span | None = None  # the macro call under expansion
         self.expanding: tuple[str, ...] = ()  # macros under expansion, which C does not expand again
         self.out = Collector()
+        self.position = 0  # of the statement that is walked, in the kernel's own text
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -116,7 +120,22 @@ class Names:
         found = self.lookup(name)
         if isinstance(found, Place) and found.alias is not None:
             self.out.uses.add(found.alias)
+        elif isinstance(found, Symbol) and found.kind == "shared":
+            self.direct.setdefault(found, self.position)
+        elif isinstance(found, Symbol) and found in self.views:
+            array = self.views[found].array
+            self.viewed[array] = max(self.viewed.get(array, 0), self.position)
         return found
+
+    def forget_views(self, whole: set[Symbol]) -> None:
+        """Start anew, with arrays that are not to be taken for several ones."""
+        self.whole |= whole
+        for known in (self.points, self.views, self.direct, self.viewed):
+            known.clear()
+
+    def overlapping(self) -> set[Symbol]:
+        """Arrays with views that are used by their own name too, before the last use of a view."""
+        return {a for a, last in self.viewed.items() if self.direct.get(a, last) < last} - self.whole
 
     def text(self, node: Node) -> str:
         if self.site is not None:

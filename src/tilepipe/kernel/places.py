@@ -22,8 +22,10 @@ class Places(Names):
 
     def effects_of(self, node: Node) -> Effects:
         """What an rvalue does, leaving no trace in the effects gathered."""
+        direct = dict(self.direct)
         with self.collecting() as out:
             self.value(node)
+        self.direct = direct
         return out.frozen()
 
     def children(self, node: Node) -> Bases:

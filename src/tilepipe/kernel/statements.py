@@ -211,6 +211,8 @@ class Builder:
         )
         # The arguments' memory accesses are addresses formed, not reads: `f(tile, A + k)` reads nothing itself.
         own = bound.frozen()
+        if function.captures_copies:
+            own |= Effects(flags=frozenset({"structure"}))  # its text means something else elsewhere
         return Statement("call", span(node), own, (body,), call=callee, context=context, declares=own.defs)
 
     def _template_arguments(self, function: Function, call: Node) -> tuple[tuple[str, str], ...]:

@@ -55,13 +55,13 @@ def _remove(
 def redundant_barriers(model: KernelModel) -> frozenset[Statement]:
     """The author's barriers at either end of the body with no memory access of the consumer before (or after).
 
-    The pipeline's own barrier stands at that very place.
+    The pipeline's own barrier stands at that very place. A barrier with a result (a count of votes) stays.
     """
     phases = model.tile.phases
     found: set[Statement] = set()
     for order in (phases, tuple(reversed(phases))):
         for phase in order:
-            if phase.is_barrier:
+            if phase.is_barrier and not phase.statement.own.defs:
                 found.add(phase.statement)
             elif _touches_memory(model, phase.statement):
                 break

@@ -20,7 +20,7 @@ from tilepipe.rewrite.helpers import helper_text
 from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
 from tilepipe.rewrite.registers import Staging, stage
-from tilepipe.rewrite.rings import Ring, ring, single
+from tilepipe.rewrite.rings import STAGES, Ring, ring, single
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
 from tilepipe.rewrite.wide import NONE, Repartition, dispatched, repartition
@@ -155,6 +155,9 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
         if isinstance(staged_through, str):
             return staged_through
         staging = staged_through
+    taken = _names_taken(model, rings)
+    if taken is not None:
+        return taken
     refused = _textbook_refused(model) if candidate.form == "textbook" else None
     if refused is not None:
         return refused
@@ -162,6 +165,18 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     if wide.wide and (rings.rebind or in_loop or candidate.form == "textbook"):
         return "wide copies need a ring whose tiles are declared before the loop and not read after it"
     return _Pieces(state, Loader(load, staging), rings, wide)
+
+
+def _names_taken(model: KernelModel, rings: Ring) -> str | None:
+    """Why the names that a pipeline introduces cannot be: the kernel has them already."""
+    words = (
+        set(re.findall(r"[A-Za-z_]\w*", model.file.source.slice(model.kernel.span)))
+        | model.file.macros.keys()
+    )
+    new = {f"{s.name}_next" for s in model.split.copied}
+    new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.setup, *rings.bind])))
+    taken = sorted((new & words) | {w for w in words if w.startswith("tp_") or w == STAGES})
+    return f"the kernel has a name `{taken[0]}` of its own" if taken else None
 
 
 def _textbook_refused(model: KernelModel) -> str | None:

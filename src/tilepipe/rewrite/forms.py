@@ -99,7 +99,7 @@ def _needed(s: Shape, body: Projection, indent: str) -> list[str]:
 def _advance(s: Shape) -> str:
     """The lambda that moves the loader's state to the next tile."""
     inside = s.indent + _STEP
-    tail = Projection(s.model.file.source, s.model.tile, s.state.tail)
+    tail = Projection(s.model.file.source, s.model.tile, s.state.advance)
     body = tail.text(inside) + (_lines(inside, [s.state.step]) if s.state.step else "")
     if not body:
         return ""
@@ -234,13 +234,10 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
         turn.append("tp_wait<0>();")
     turn += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]
     condition = text(loop.condition) if loop.condition is not None else ""
-    lines += [
-        *(_STEP + t for t in turn),
-        "}",
-        "// epilogue: the last tile",
-        f"if ({condition})",
-        _STEP + "tp_compute(tp_stage);",
-    ]
+    last = [f"if ({condition})", f"{_STEP}tp_compute(tp_stage);"]
+    if update and not loop.declares:  # the counter lives on after the loop
+        last = [f"if ({condition}) {{", f"{_STEP}tp_compute(tp_stage);", f"{_STEP}{update};", "}"]
+    lines += [*(_STEP + t for t in turn), "}", "// epilogue: the last tile", *last]
     closing = _lines(s.indent, lines)
     brace = line_start(model.file.source, block.end - 1)
     return [

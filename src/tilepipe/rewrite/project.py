@@ -100,7 +100,8 @@ class Projection:
         self._visit(statement.children[0], None, edits)
         body = _apply(self.source, callee.body, edits)
         text = body
-        if callee.parameters.end:
+        returns = any("return" in s.own.flags for s in statement.walk())
+        if callee.parameters.end or returns:
             parameters = " ".join(self.source.slice(callee.parameters).split())
             text = f"[&]({parameters}) {body}{self.source.slice(callee.arguments)};"
         named = [_template_name(p, a) for p, a in callee.template]

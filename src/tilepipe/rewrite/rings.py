@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -14,6 +15,7 @@ from tilepipe.rewrite.lines import indent_of, whole_lines
 from tilepipe.source import Edit, Span
 
 STAGES = "TP_STAGES"
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,9 @@ def ring(
     pointers = _pointers(model)
     if isinstance(pointers, str):
         return pointers
+    refused = _seen_by_lambda(model, {a.name for a in arrays} | {name for name, _ in pointers})
+    if refused:
+        return refused
     for name, stride in pointers:
         helpers.add("AT")
         setup.append(f"const auto {name}_ring = {name};")
@@ -124,6 +129,8 @@ def _static(
         return f"the size of `{array.name}` is not known"
     if size % 16 and (aligned or _widest(model, array) > 8):
         return f"a stage of `{array.name}` ({size} bytes) does not keep the alignment of 16 bytes"
+    if not model.kernel.body.start < array.decl.start < model.kernel.body.end:
+        return f"`{array.name}` is declared outside of the kernel"
     in_loop = array.decl.start > model.tile.loop.span.start
     alone = len(declarators(node)) == 1
     if (in_loop or dynamic) and not alone:
@@ -206,9 +213,12 @@ def _mentioned_before(model: KernelModel, array: Symbol) -> bool:
 
 
 def _mentioned_after(model: KernelModel, array: Symbol) -> bool:
-    chain = model.tile.loop.span.end
-    later = tuple(s for s in surroundings.after(model.tile) if s.span.start > chain)
-    return _mentioned(model, array, later)
+    return _mentioned(model, array, _later(model))
+
+
+def _later(model: KernelModel) -> tuple[Statement, ...]:
+    """Statements that stand after the loop."""
+    return tuple(s for s in surroundings.after(model.tile) if s.span.start > model.tile.loop.span.end)
 
 
 def _read_after(model: KernelModel, arrays: list[Symbol]) -> str:
@@ -218,11 +228,11 @@ def _read_after(model: KernelModel, arrays: list[Symbol]) -> str:
         for inner in statement.walk():
             written = {s for s in inner.own.shared_writes() if s.decl in decls or s.key[1] == (-2,)}
             read = {s for s in inner.own.shared_reads() if s.decl in decls or s.key[1] == (-2,)}
-            if written:
-                return ""
             if read:
                 line = model.file.source.line_of(inner.span.start)
                 return f"the last tile is read after the loop (line {line}), from dynamic shared memory"
+            if written:
+                return ""
     return ""
 
 
@@ -231,6 +241,7 @@ def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
     found: list[tuple[str, str]] = []
     pieces = {b.piece: b for b in model.buffers}
     used = frozenset(s for i in model.tile.flow.items for s in i.own.uses)
+    later = frozenset(s for statement in _later(model) for s in statement.effects().uses)
     for array in sorted({b.array for b in model.buffers if b.dynamic}, key=lambda s: s.key):
         if any(b.piece == array for b in model.buffers):
             found.append((array.name, "tp_stride"))
@@ -239,8 +250,12 @@ def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
         if not staged or symbol.key[1] != () or symbol.kind != "local":
             continue
         inside = model.tile.loop.span.start <= symbol.key[0] < model.tile.loop.span.end
-        if inside or symbol not in used:
+        if inside or symbol not in used | later:
             continue
+        if symbol.reference:
+            return f"`{symbol.name}` refers to a part of a tile"
+        if symbol in later and not staged[0].dynamic:
+            return f"`{symbol.name}` points into a tile and is used after the loop"
         if len(staged) != len(targets) or len({b.array for b in staged}) != 1:
             return f"`{symbol.name}` points into several shared arrays"
         if any(symbol in i.own.defs for i in model.tile.flow.items) or symbol.is_array:
@@ -251,3 +266,32 @@ def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
         )
         found.append((symbol.name, stride))
     return found
+
+
+def _seen_by_lambda(model: KernelModel, names: set[str]) -> str:
+    """A lambda made before the loop sees the tile of that place, which is one stage of it: a reason, or ""."""
+    source = model.file.source
+    lambdas = {
+        s.name: set(_WORD.findall(source.slice(inner.span)))
+        for statement in surroundings.before(model.tile)
+        for inner in statement.walk()
+        for s in inner.declares
+        if s.kind == "lambda"
+    }
+    kept = [
+        i.statement for i in model.tile.flow.items if i not in model.split.moved and not i.statement.children
+    ]
+    called = {w for s in (*kept, *_later(model)) for w in _WORD.findall(source.slice(s.span))}
+    calls = [
+        i.statement
+        for i in model.tile.flow.items
+        if i.statement.kind == "call" and i not in model.split.moved
+    ]
+    called |= {s.call.name for s in calls if s.call is not None}
+    work = [name for name in lambdas if name in called]
+    for name in work:
+        if lambdas[name] & names:
+            tile = next(iter(sorted(lambdas[name] & names)))
+            return f"the lambda `{name}` is made before the loop and uses the tile `{tile}`"
+        work += [other for other in lambdas if other in lambdas[name] and other not in work]
+    return ""

@@ -17,7 +17,8 @@ class LoaderState:
 
     `setup` declares its copies, `shadows` bind the author's names to them inside the loader's lambdas, `more`
     is the condition under which another tile exists, `step` the `for` loop's own step on the loader's state,
-    `tail` the statements of the body that advance to the next tile after all its loads. `hoisted` is the
+    `tail` the statements of the body that advance to the next tile after all its loads, `advance` these with the
+    declarations that they need. `hoisted` is the
     loop's initialisation where it must run before the loader starts (then the header loses it).
     """
 
@@ -26,6 +27,7 @@ class LoaderState:
     more: str
     step: str
     tail: frozenset[Item]
+    advance: frozenset[Item]
     hoisted: str
 
 
@@ -37,7 +39,7 @@ def loader_state(model: KernelModel) -> LoaderState | str:
     if loop.condition is None:
         return "the loop has no condition that tells whether another tile exists"
     copied = sorted(model.split.copied, key=lambda s: s.key)
-    setup = [f"auto {s.name}_next = {_initial(model, s)};" for s in copied]
+    setup = [f"{_declared(s, model)} {s.name}_next = {_initial(model, s)};" for s in copied]
     hoisted = ""
     if loop.init is not None and not loop.declares:
         hoisted = model.file.source.slice(loop.init).rstrip(";") + ";"
@@ -53,7 +55,30 @@ def loader_state(model: KernelModel) -> LoaderState | str:
         more = "tp_more()"
     step = _renamed(model, loop.update, copied) + ";" if loop.update is not None else ""
     shadows = tuple(f"auto& {s.name} = {s.name}_next;" for s in copied if _used_in_body(model, s))
-    return LoaderState(tuple(setup), shadows, more, step, _tail(model), hoisted)
+    tail = _tail(model)
+    advance = _with_needs(model, tail)
+    if isinstance(advance, str):
+        return advance
+    return LoaderState(tuple(setup), shadows, more, step, tail, advance, hoisted)
+
+
+def _declared(symbol: Symbol, model: KernelModel) -> str:
+    """The type of the loader's copy: the author's where the header declares the variable with an initial value of
+    perhaps another type, `auto` where it is copied or is a pointer."""
+    own = symbol in model.tile.loop.declares and not symbol.pointer
+    return symbol.type if own else "auto"
+
+
+def _with_needs(model: KernelModel, tail: frozenset[Item]) -> frozenset[Item] | str:
+    """The tail with the local declarations that it uses; a reason where their values change before it runs."""
+    flow = model.tile.flow
+    uses = {i: i.own.uses - model.split.state for i in model.split.loader}
+    needed = frozenset(flow.backward(tail, uses))
+    stores = {s.item for s in model.tile.stores}
+    inner = [i for i in model.split.loader if i.own.defs & model.split.state and i not in tail]
+    if needed - tail and (inner or needed & stores):
+        return "what moves on to the next tile depends on a value that the load phase changes"
+    return needed
 
 
 def _initial(model: KernelModel, symbol: Symbol) -> str:
@@ -68,12 +93,7 @@ def _initial(model: KernelModel, symbol: Symbol) -> str:
     values = {s.name: v for s, v in declared(node, "", (), "local")}
     value = values.get(symbol.name)
     text = model.file.source.slice(span(value)) if value is not None else "0"
-    # `auto x = 0` is an int; the loop's variable may be wider.
-    return (
-        f"{symbol.type}({text})"
-        if symbol.type.isidentifier() and symbol.type not in ("int", "auto")
-        else text
-    )
+    return text
 
 
 def _renamed(model: KernelModel, at: Span, copied: list[Symbol]) -> str:
