@@ -52,6 +52,7 @@ class CudaFile:
     def __init__(self, source: SourceFile, headers: Sequence[SourceFile] = ()) -> None:
         self.source = source
         self.tree: Tree = parse(source)
+        self._header_files = tuple(headers)
         self._headers = [parse(header) for header in headers]
         self.macros: dict[str, Macro] = {}
         for tree in (*self._headers, self.tree):
@@ -66,6 +67,10 @@ class CudaFile:
                 function = _function(definition, outer)
                 if function is not None:
                     self.functions.setdefault(function.name, replace(function, foreign=True))
+
+    def with_text(self, text: str) -> CudaFile:
+        """The file with another text, and the headers that it has."""
+        return CudaFile(SourceFile(self.source.name, text), self._header_files)
 
     def _add(self, node: Node, outer: Node) -> None:
         function = _function(node, outer)

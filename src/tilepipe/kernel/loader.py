@@ -15,10 +15,9 @@ class Split:
     """Who runs which statement.
 
     `loader` holds the statements that fill the staged buffers and everything they need, pointer bumps
-    included. `moved` are those that the consumer no longer needs. `advance` is the part of the loader that
-    moves on to the next tile (it must run after the tile's stores). `state` are variables that live across
-    iterations and that the loader changes; those in `copied` are needed by the consumer too, so the loader
-    works on a copy. `carried` are all variables that change from tile to tile.
+    included. `moved` are those that the consumer no longer needs. `state` are variables that carry a value from one
+    tile's load to the next (staging variables declared before the loop do not); those in `copied` are needed by the
+    consumer too, so the loader works on a copy. `carried` are all variables that change from tile to tile.
     """
 
     loader: frozenset[Item]
@@ -35,13 +34,27 @@ def split(tile: TileLoop, after: Effects) -> Split:
     carried = _carried(tile)
     header = header_effects(tile.loop)
     loader = _closed(tile, roots, header)
-    state = frozenset(s for s in carried if _defined_by(s, loader, tile))
     moved = _movable(tile, loader, set(roots), after, header)
     kept = [i for i in tile.flow.items if i not in moved]
     consumer = (
         frozenset().union(*(i.own.uses | i.own.defs for i in kept)) | header.uses | header.defs | after.uses
     )
+    state = frozenset(
+        s
+        for s in carried
+        if _defined_by(s, loader, tile) and (s in consumer or not _set_before_use(s, loader))
+    )
     return Split(loader, moved, state, state & consumer, carried, _varying(tile, carried))
+
+
+def _set_before_use(symbol: Symbol, loader: frozenset[Item]) -> bool:
+    """Whether the loader sets a variable before each use of it, in every iteration anew: a staging variable."""
+    setters = [i for i in loader if symbol in i.own.defs and symbol not in i.own.uses]
+    return all(
+        any(d.order < i.order and set(d.parents) <= set(i.parents) for d in setters)
+        for i in loader
+        if symbol in i.own.uses
+    )
 
 
 def _carried(tile: TileLoop) -> frozenset[Symbol]:

@@ -16,6 +16,7 @@ from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.launchbounds import launch_bound
+from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
@@ -23,7 +24,7 @@ from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, tile_loops
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
-from tilepipe.source import Span
+from tilepipe.source import Span, apply_edits
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
 
@@ -115,7 +116,10 @@ class KernelModel:
 
 
 def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozenset()) -> Study | Refusal:
-    """Find the tile loop of a kernel and ask every legality rule. Codes TP001–TP022."""
+    """Find the tile loop of a kernel and ask every legality rule. Codes TP001–TP022.
+
+    The answer's file is another than `file` where the loop had to be laid out first.
+    """
     broken = [e for e in file.tree.errors() if kernel.span.start <= e.start < kernel.span.end]
     if broken:
         return refusal(
@@ -135,6 +139,10 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     refused = legality.check(question)
     if refused is not None:
         return refused
+    layout = missing_layout(file.source, tile)
+    if layout:
+        laid_out = file.with_text(apply_edits(file.source.text, layout))
+        return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
     copies = Copies(file, tile, parts).classify()
     threads = launch_bound(file, kernel)
     loops = {

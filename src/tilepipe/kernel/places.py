@@ -49,16 +49,24 @@ class Places(Names):
         if kind == "subscript_expression":
             return self._subscript_place(node)
         if kind == "pointer_expression" and operator_of(node) == "*":
-            return self._through(self.value(node.child_by_field_name("argument") or node))
+            return self._designated(node.child_by_field_name("argument") or node)
         if kind == "field_expression":
             argument = node.child_by_field_name("argument") or node
             if operator_of(node) == "->":
-                return self._through(self.value(argument))
+                return self._designated(argument)
             return self.place(argument)
         if kind == "call_expression":
             return self._call_place(node)
         bases = self.value(node)
         return Place(NOTHING, False, bases)
+
+    def _designated(self, pointer: Node) -> Place:
+        """What a pointer expression points at. Taking a local's address for that is no use of its value."""
+        with self.collecting() as inner:
+            at = self._through(self.value(pointer))
+        inner.uses -= at.variables
+        self.merge(inner)
+        return at
 
     def _through(self, bases: Bases) -> Place:
         """What a dereferenced pointer designates."""
@@ -113,7 +121,7 @@ class Places(Names):
             if isinstance(found, Symbol) and found.is_array:
                 self._indices(argument)
                 return self._element(found, depth, None)
-        return self._through(self.value(argument))
+        return self._designated(argument)
 
     def _indices(self, node: Node) -> None:
         """Walk the indices of nested subscripts."""
