@@ -36,7 +36,7 @@ def test_the_verdict_comes_first() -> None:
         "cp_async-2-textbook, cp_async-4-textbook  dominated",
         "bitwise equal at small, short1, short2, target (16 of 4096 blocks); error at most 0.25 (cpu)",
         "no findings by emulator",
-        "sm_90: 16 math from load to wait (412 cycles; 0 in the original), 0 barriers between, math per tile",
+        "sm_90: 16 math from load to wait (412 cycles; 0 in the original), 0 barriers between, math per",
         "94,786",
         "LDGSTS.E.128 [R3], [R4.64]            copy 1",
         "… 3 more lines: tilepipe sass, --html",
@@ -63,7 +63,7 @@ def test_the_audit_alone_shows_its_whole_excerpt() -> None:
 
 
 def test_stages_that_cost_the_same_share_a_row() -> None:
-    assert "1–2   8192–12288          9        36  registers" in rendered(PIPELINED)
+    assert " 1–2    8192–12288          9        36  registers" in rendered(PIPELINED)
 
 
 def without(report: RunReport, count: int) -> RunReport:

@@ -16,7 +16,14 @@ from tilepipe.cli.command import command
 from tilepipe.cli.output import write_file
 from tilepipe.cli.steps import load_steps
 from tilepipe.cli.streams import print_diagnostics, print_report, progress
-from tilepipe.cli.targets import Targets, deliver_json, deliver_source
+from tilepipe.cli.targets import (
+    Targets,
+    deliver_json,
+    deliver_page,
+    deliver_source,
+    deliver_trace,
+    original_text,
+)
 from tilepipe.diagnostics import Refusal, error
 
 if TYPE_CHECKING:
@@ -60,10 +67,14 @@ def run(
     in_place: opt.InPlace = False,
     or_original: opt.OrOriginal = False,
     json: opt.Json = None,
+    html: opt.Html = None,
+    trace: opt.Trace = None,
     require: opt.Require = "",
 ) -> int:
     """All steps: plan, rewrite, verify, audit, measure, choose. Writes source only where it is told to."""
-    targets = Targets(str(file), _text(output), diff, in_place, or_original, json)
+    targets = Targets(
+        str(file), _text(output), diff, in_place, or_original, json, html=_text(html), trace=_text(trace)
+    )
     return _emit(targets, opt.required_evidence(require), options, with_evidence=True)
 
 
@@ -72,11 +83,12 @@ def check(
     options: "Options",
     file: opt.File,
     json: opt.Json = None,
+    html: opt.Html = None,
 ) -> int:
-    """What could be done with every kernel of the file: model, budget, plan. Writes nothing."""
+    """What could be done with every kernel of the file: model, budget, plan. Writes no source."""
     from tilepipe.report import exit_code, refused_report, to_json, worst
 
-    targets = Targets(str(file), json=json)
+    targets = Targets(str(file), json=json, html=_text(html))
     if (conflict := targets.conflict()) is not None:
         return _refuse(conflict)
     steps = load_steps()
@@ -87,6 +99,7 @@ def check(
         reports = [_as_report(steps.check(job)) for job in jobs]
     values = [to_json(report) for report in reports]
     failed = deliver_json(values if len(values) > 1 else values[0], json)
+    failed = failed or deliver_page(reports, targets, "check", options, original_text(str(file)))
     for number, report in enumerate(reports):
         if number:
             print(file=sys.stderr if targets.stdout_is_taken else sys.stdout)
@@ -239,10 +252,14 @@ def _emit(targets: Targets, required: Sequence[str], options: "Options", with_ev
     else:
         report = _as_report(steps.run(job, progress) if with_evidence else steps.rewrite(job))
     code = exit_code(report, required)
+    before = original_text(targets.file)
     report, failed = deliver_source(report, code, targets)
     if failed is not None:
         report, code = replace(report, diagnostics=report.diagnostics + failed.diagnostics), failed.exit_code
     code = _finish(report, code, targets)
+    failed = deliver_page([report], targets, "run", options, before) or deliver_trace(report, targets)
+    if failed is not None:
+        return _refuse(failed)
     return 0 if code == 1 and targets.or_original else code
 
 

@@ -36,6 +36,13 @@ OrOriginal = Annotated[
 Json = Annotated[
     str | None, _option(_OUTPUT, "--json", metavar="[FILE]", help="The result as JSON; - is stdout.")
 ]
+Html = Annotated[
+    Path | None, _option(_OUTPUT, "--html", metavar="FILE", help="The result as one page to read.")
+]
+Trace = Annotated[
+    Path | None,
+    _option(_OUTPUT, "--trace", metavar="FILE", help="The main loops' schedules as a Chrome trace."),
+]
 Require = Annotated[
     str,
     _option(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilepipe.cli.output import TextStyle, replace_in_place, unified_diff, write_file
-from tilepipe.cli.streams import json_text
-from tilepipe.diagnostics import Refusal, error
+from tilepipe.cli.streams import json_text, print_diagnostics
+from tilepipe.diagnostics import Diagnostic, Refusal, error
 
 if TYPE_CHECKING:
+    from tilepipe.options import Options
     from tilepipe.report import RunReport
 
 STDOUT = "-"
@@ -22,7 +24,7 @@ _SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".toml")
 @dataclass(frozen=True)
 class Targets:
     """What the user asked to have written. `to_stdout`: the source is printed where no other place is named
-    for it (`rewrite`)."""
+    for it (`rewrite`). `html` and `trace` are files."""
 
     file: str
     output: str | None = None
@@ -31,6 +33,8 @@ class Targets:
     or_original: bool = False
     json: str | None = None
     to_stdout: bool = False
+    html: str | None = None
+    trace: str | None = None
 
     @property
     def source_on_stdout(self) -> bool:
@@ -55,12 +59,19 @@ class Targets:
                 f"-o would overwrite the input `{self.file}`",
                 help="use --in-place: it keeps a backup",
             )
-        if self.json not in (None, STDOUT) and self.json.endswith(_SOURCE_SUFFIXES):
-            return error(
-                "TP140",
-                f"--json would overwrite the source file `{self.json}`",
-                help="put FILE before --json, or name a .json file",
-            )
+        for name, target in (("--json", self.json), ("--html", self.html), ("--trace", self.trace)):
+            if target is not None and target.endswith(_SOURCE_SUFFIXES):
+                return error(
+                    "TP140",
+                    f"{name} would overwrite the source file `{target}`",
+                    help=f"put FILE before {name}, or name another file",
+                )
+        for name, target in (("--html", self.html), ("--trace", self.trace)):
+            if target == STDOUT:
+                return error("TP140", f"{name} is written to a file only", help=f"name a file after {name}")
+        files = [t for t in (self.output, self.json, self.html, self.trace) if t not in (None, STDOUT)]
+        if len({os.path.abspath(t) for t in files if t is not None}) < len(files):
+            return error("TP140", "two results would share a file", help="give each a file of its own")
         return None
 
 
@@ -102,6 +113,44 @@ def deliver_json(value: object, target: str | None) -> Refusal | None:
         return write_file(target, data)
     _print_bytes(data)
     return None
+
+
+def original_text(path: str) -> str | None:
+    """The file as the steps read it, None where it cannot be read."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    except OSError:
+        return None
+
+
+def deliver_page(
+    reports: Sequence[RunReport], targets: Targets, verb: str, options: Options, before: str | None
+) -> Refusal | None:
+    """Write the page where it was asked for; `before` is the file's text before the command `verb` wrote any.
+    Returns what failed."""
+    if targets.html is None:
+        return None
+    from tilepipe.cli.reproduce import origin
+    from tilepipe.report.page import render_page
+
+    origins = [origin(verb, targets.file, options, report, before) for report in reports]
+    return write_file(targets.html, render_page(reports, origins).encode())
+
+
+def deliver_trace(report: RunReport, targets: Targets) -> Refusal | None:
+    """Write the trace where it was asked for; TP120 where there is no schedule to trace."""
+    if targets.trace is None:
+        return None
+    from tilepipe.report.chrome_trace import chrome_trace
+
+    trace = chrome_trace(report)
+    if trace is None:
+        sass = report.evidence.sass
+        why = "; ".join(sass.reasons) if sass and sass.reasons else "the machine code was not audited"
+        note = Diagnostic("TP120", "warning", f"`{targets.trace}` is not written: {why}")
+        print_diagnostics((note,))
+        return None
+    return write_file(targets.trace, json_text(trace).encode())
 
 
 def _diff(before: bytes, after: bytes, path: str) -> bytes:

@@ -21,10 +21,8 @@ MAX_REASONS = 3
 MAX_IDS = 2
 
 _STYLE: dict[Status, str] = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
-_MARK: dict[Status, str] = {"passed": "✓", "failed": "✗", "unknown": "?"}
 _OUTCOME = {"pipelined": "bold green", "original_kept": "bold yellow"}
 _OUTCOME |= {"refused": "bold red", "failed": "bold red"}
-_MATH = re.compile(r"  (first math|math, \d+ since the first)$|^\s*…$")  # lines of an excerpt
 
 
 def render_terminal(report: RunReport, console: Console) -> None:
@@ -175,8 +173,8 @@ def _excerpt(report: RunReport) -> Table | None:
         return None
     shown = list(sass.excerpt)
     if report.evidence.correctness is not None:
-        landmarks = [line for line in shown if not _MATH.search(line)]
-        shown = (landmarks or shown)[:EXCERPT_LINES]
+        landmarks = [line for line in shown if words.excerpt_kind(line) in ("load", "wait", "barrier")]
+        shown = landmarks[:EXCERPT_LINES]
     table = Table.grid()
     for line in shown:
         table.add_row(Text(line, no_wrap=True, overflow="ellipsis"))
@@ -188,6 +186,6 @@ def _excerpt(report: RunReport) -> Table | None:
 def _checklist(report: RunReport) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     for item in report.checklist:
-        mark = Text(f"{_MARK[item.status]} {item.status}", _STYLE[item.status])
+        mark = Text(f"{words.MARKS[item.status]} {item.status}", _STYLE[item.status])
         table.add_row(mark, Text(item.item), Text(item.detail, "dim"))
     return table

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Status, Timing
+from tilepipe.evidence.types import Benchmark, Correctness, EventKind, Races, Sass, SizeResult, Status, Timing
 from tilepipe.plan.types import Candidate, Ratio
 from tilepipe.report.result import RunReport
 
 MAX_FINDINGS = 4
+MARKS: dict[Status, str] = {"passed": "✓", "failed": "✗", "unknown": "?"}
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,18 @@ def window_line(sass: Sass) -> str:
     more = [f"{sass.window_cycles} cycles"] if sass.window_cycles is not None else []
     more += [f"{sass.window_original} in the original"] if sass.window_original is not None else []
     return f"{sass.window} math from load to wait" + (f" ({'; '.join(more)})" if more else "")
+
+
+def excerpt_kind(line: str) -> EventKind | None:
+    """What a line of the SASS excerpt shows, by the note at its end; None for dots and other lines."""
+    note = line.rsplit("  ", 1)[-1]
+    starts: tuple[tuple[EventKind, tuple[str, ...]], ...] = (
+        ("load", ("load", "copy", "closes")),
+        ("wait", ("waits",)),
+        ("barrier", ("block barrier",)),
+        ("math", ("first math", "math")),
+    )
+    return next((kind for kind, words in starts if note.startswith(words)), None)
 
 
 def spills_line(sass: Sass) -> str:
