@@ -187,7 +187,7 @@ def test_global_bounds(offset: int, inside: bool, checks: bool) -> None:
     if offset == 126:
         body = body.replace("ld.global.u32 %x", "ld.global.v2.u16 {%h, %h2}")
     registers = ".reg .b16 %h, %h2;"
-    done = launch(program(kernel(body, registers)), [data, np.zeros(1, np.uint32)], 8, checks=checks)
+    done = launch(program(kernel(body, registers)), [data, np.zeros(1, np.uint32)], 8, mode="checked" if checks else "unchecked")
     if inside:
         assert not done.findings
     else:
@@ -225,7 +225,7 @@ def test_shared_bounds_and_alignment() -> None:
         body = f"mov.u32 %s, room; st.shared.u32 [%s{offset:+d}], %t;"
         done = launch(program(kernel(body, declared)), [np.zeros(1)] * 2, 1)
         assert [f.kind for f in done.findings] == [kind]
-        unchecked = launch(program(kernel(body, declared)), [np.zeros(1)] * 2, 1, checks=False)
+        unchecked = launch(program(kernel(body, declared)), [np.zeros(1)] * 2, 1, mode="unchecked")
         assert unchecked.blocks_run == 1
 
 
@@ -302,5 +302,5 @@ def test_other_kernels_variables_take_no_room() -> None:
     body = "mov.u32 %s, ours; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %t;"
     loaded = program(kernel(body, "", module))
     assert loaded.kernel.static_shared == 64
-    assert loaded.kernel.host_memory == ()
+    assert loaded.kernel.host_memory == {}
     assert not launch(loaded, [np.zeros(1)] * 2, 16).findings

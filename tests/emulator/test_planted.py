@@ -196,7 +196,7 @@ def test_results_do_not_depend_on_workers_or_checks(nvrtc: NvrtcToolchain) -> No
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((32, 64), np.float32), rng.standard_normal((64, 32), np.float32)
     results = []
-    for options in ({}, {"checks": False}, {"early": True}):
+    for options in ({}, {"mode": "unchecked"}, {"early": True}):
         c = np.zeros((32, 32), np.float32)
         arguments = [Buffer(a), Buffer(b), Buffer(c), np.int32(64), np.int32(32)]
         loaded.run((2, 2, 1), (16, 16, 1), 0, arguments, **options)  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ ret;
 def test_interrupt_stops_a_long_run() -> None:
     loaded = program(SLOW)
     out = np.zeros(1_000_000, np.uint32)
-    loaded.compile(checks=True)
+    loaded.compile("checked")
     timer = threading.Timer(0.3, _thread.interrupt_main)
     start = time.perf_counter()
     timer.start()

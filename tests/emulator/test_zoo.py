@@ -125,7 +125,7 @@ def test_device_describes_itself_and_hands_refusals_on(nvrtc: NvrtcToolchain) ->
     broken = device.load(Unit("__global__ void k(int* p) { *p = }", "broken.cu", "k"), "sm_80")
     assert isinstance(broken, Refusal)
     assert broken.diagnostics[0].code == "TP200"
-    clock = '#include <cstdio>\n__global__ void k(int* p) { printf("%d", *p); }'
-    refused = device.load(Unit(clock, "print.cu", "k"), "sm_80")
+    heap = "__global__ void k(void** p) { *p = malloc(8); }"
+    refused = device.load(Unit(heap, "heap.cu", "k"), "sm_80")
     assert isinstance(refused, Refusal)
     assert refused.diagnostics[0].code == "TP300"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tilepipe.emulator import layout
 from tilepipe.emulator.codegen.function import Translation
+from tilepipe.emulator.profile import NOWHERE
 
 _ALIGN = 64
 _PAD = 64  # unchecked accesses of up to 16 bytes may start at the last byte
@@ -26,8 +27,9 @@ class Launch:
     dynamic_bytes: int
     local_bytes: int
     parameters: bytes
-    ranges: tuple[tuple[int, int], ...]
+    ranges: tuple[layout.Range, ...]
     checks: bool
+    profile: bool
     early: bool
     max_steps: int
 
@@ -54,9 +56,13 @@ class Arena:
         self.parameters = self.allocate(len(launch.parameters))
         ctypes.memmove(self.parameters, launch.parameters, len(launch.parameters))
         block.parameters = self.parameters
-        ranges = (*launch.ranges, (self.parameters, max(len(launch.parameters), 1)))
-        block.ranges = self.table([layout.Range(base, size) for base, size in ranges])
+        ranges = (*launch.ranges, layout.Range(self.parameters, max(len(launch.parameters), 1)))
+        block.ranges = self.table(ranges)
         block.range_count = len(ranges)
+        self.counts = (layout.SiteCounts * len(translation.sites if launch.profile else ()))()
+        self.log = layout.Log()
+        if launch.profile:
+            self.start_profile(len(translation.sites))
         block.splits, block.collectives = self.table(translation.splits), self.table(translation.collectives)
         self.findings = (layout.RawFinding * layout.MAX_FINDINGS)()
         block.findings = ctypes.addressof(self.findings)
@@ -79,6 +85,13 @@ class Arena:
             thread.local = local + i * local_bytes
         return threads
 
+    def start_profile(self, sites: int) -> None:
+        for counts in self.counts:
+            counts.shared_low = counts.global_low = NOWHERE
+        for name in ("keys", "most", "now", "lane", "first"):
+            setattr(self.log, name, self.allocate(4 * 2 * sites))  # a key is a site and a space
+        self.block.profile, self.block.log = ctypes.addressof(self.counts), ctypes.addressof(self.log)
+
     def allocate(self, size: int) -> int:
         """Address of `size` zeroed bytes, aligned to a cache line and padded."""
         buffer = np.zeros(size + _ALIGN + _PAD, np.uint8)
@@ -90,6 +103,11 @@ class Arena:
         address = self.allocate(max(len(data), 8))
         ctypes.memmove(address, data, len(data))
         return address
+
+    def shared_arrays(self) -> set[int]:
+        """Base addresses of the global arrays in which this worker saw blocks meet."""
+        ranges = (layout.Range * self.block.range_count).from_address(self.block.ranges)
+        return {int(r.base) for r in ranges if r.shared}
 
     def counters(self) -> dict[str, int]:
         return {

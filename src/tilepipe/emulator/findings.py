@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from tilepipe.emulator import layout
 from tilepipe.emulator.ptx.model import Place
@@ -29,10 +29,11 @@ _KINDS = {
     13: ("divergent warp instruction", "thread {a} runs a warp-wide instruction without {b}"),
     14: ("deadlock", "thread {a} waits for threads that never come"),
     15: ("non-terminating", "thread {a} is still running after the step limit"),
-    16: ("trap", "thread {a} executes a trap"),
+    16: ("trap", "thread {a} {at}"),
     17: ("bad operand", "thread {a} gives an operand that the instruction does not allow"),
 }
 _SHARED_KINDS = (1, 2, 3, 4, 5, 6, 7, 8)
+_TRAP = 16
 
 
 @dataclass(frozen=True)
@@ -55,23 +56,83 @@ class EmulatorFinding:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """How a shared variable is declared: its dimensions, outermost first (0 where unknown), and the bytes of
+    an element."""
+
+    dimensions: tuple[int, ...]
+    element: int
+
+
+@dataclass(frozen=True)
+class ArrayPlace:
+    """A global array: where its allocation lies, the address that the kernel was given, bytes an element."""
+
+    name: str
+    start: int
+    size: int
+    pointer: int
+    element: int
+
+
+@dataclass(frozen=True)
 class AddressBook:
-    """Names for addresses: shared variables by offset and size, arrays by host range."""
+    """Names for addresses: shared variables by offset and size with their shapes by plain name, arrays by host
+    range, and what stands in the module's variables (the texts of assertions)."""
 
     shared: tuple[tuple[str, int, int], ...]
-    arrays: tuple[tuple[str, int, int], ...]
+    arrays: tuple[ArrayPlace, ...]
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    texts: tuple[tuple[int, bytes], ...] = ()
+
+    def shared_variable(self, address: int) -> str:
+        """The variable at a shared address, or "" outside all."""
+        return next((plain_name(n) for n, start, size in self.shared if start <= address < start + size), "")
 
     def shared_name(self, address: int) -> str:
+        """Such as `As[1][37]`; without a shape the variable and an offset in bytes."""
         for name, start, size in self.shared:
-            if start <= address < start + max(size, 1):
-                return f"{plain_name(name)} + {address - start} bytes"
+            if start <= address < start + size:
+                plain = plain_name(name)
+                if plain in self.shapes:
+                    return plain + subscripts(self.shapes[plain], address - start)
+                return f"{plain} + {address - start} bytes"
         return f"shared address {address}"
 
+    def array(self, address: int) -> str:
+        """The array that holds a global address, or ""."""
+        return next((a.name for a in self.arrays if a.start <= address < a.start + a.size), "")
+
     def global_name(self, address: int) -> str:
-        for name, start, size in self.arrays:
-            if start - 4096 <= address < start + size + 4096:
-                return f"{name} {address - start:+d} bytes (of {size})"
+        """Such as `C[12]`, counted from the address that the kernel was given; also near an array's ends."""
+        for a in self.arrays:
+            if a.start - 4096 <= address < a.start + a.size + 4096:
+                index, rest = divmod(address - a.pointer, a.element)
+                inside = a.start <= address < a.start + a.size
+                length = (a.start + a.size - a.pointer) // a.element
+                size = "" if inside else f" (of {length} elements)"
+                return f"{a.name}[{index}]" + (f" + {rest} bytes" if rest else "") + size
         return f"global address {address:#x}"
+
+    def text(self, address: int) -> str:
+        """The zero-terminated text at an address of a module's variable, or ""."""
+        for start, data in self.texts:
+            if start <= address < start + len(data):
+                return data[address - start :].split(b"\0")[0].decode(errors="replace")
+        return ""
+
+
+def subscripts(shape: Shape, offset: int) -> str:
+    """The indices of the element at `offset` bytes, such as `[1][37]`."""
+    element, rest = divmod(offset, shape.element)
+    if not shape.dimensions:
+        return f" + {offset} bytes" if offset else ""
+    indices: list[int] = []
+    for n in reversed(shape.dimensions[1:]):
+        element, index = divmod(element, n)
+        indices.insert(0, index)
+    indices.insert(0, element)
+    return "".join(f"[{i}]" for i in indices) + (f" + {rest} bytes" if rest else "")
 
 
 def plain_name(symbol: str) -> str:
@@ -97,7 +158,7 @@ def describe(
     merged: dict[tuple[int, int, int], layout.RawFinding] = {}
     counts: dict[tuple[int, int, int], int] = {}
     for f in sorted(raw, key=lambda f: (f.block, f.interval)):
-        key = (f.kind, _line(sites[f.site], has_lines), _line(sites[f.other_site], has_lines))
+        key = (f.kind, line_of(sites[f.site], has_lines), line_of(sites[f.other_site], has_lines))
         merged.setdefault(key, f)
         counts[key] = counts.get(key, 0) + f.count
     return [
@@ -115,13 +176,23 @@ def _finding(
         where = names.shared_name(f.address)
     elif f.kind in (9, 11):
         where = names.global_name(f.address)
+    elif f.kind == _TRAP:
+        asserted = names.text(f.address)
+        where = f"fails the assertion `{asserted}`" if asserted else "executes a trap"
     threads = (f.thread,) if f.other == layout.NOBODY else (f.thread, f.other)
     other = f"thread {f.other}" if len(threads) == 2 else "another thread"
     message = template.format(a=f.thread, b=other, at=where or f"address {f.address}")
-    n = f.block
-    block = (n % grid[0], n // grid[0] % grid[1], n // (grid[0] * grid[1]))
-    return EmulatorFinding(kind, message, lines, where, threads, f.interval, block, count)
+    where = "" if f.kind == _TRAP else where
+    return EmulatorFinding(
+        kind, message, lines, where, threads, f.interval, block_index(f.block, grid), count
+    )
 
 
-def _line(place: Place, has_lines: bool) -> int:
+def block_index(n: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The block with linear number `n`."""
+    return (n % grid[0], n // grid[0] % grid[1], n // (grid[0] * grid[1]))
+
+
+def line_of(place: Place, has_lines: bool) -> int:
+    """The source line, or the PTX line where the PTX has no line information."""
     return place.source_line if has_lines else place.ptx_line

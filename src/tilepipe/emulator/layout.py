@@ -19,9 +19,14 @@ EXITED, STEP_LIMIT, TRAPPED = 0, 0xFFFFFFFF, 0xFFFFFFFE
 
 
 class Range(ctypes.Structure):
-    """One allocation of global memory."""
+    """One allocation of global memory; `high` and `low` are the records of accesses by several blocks, one of
+    each for every unit of 1 << `unit` bytes, null where it is not watched."""
 
-    _fields_ = (("base", c_uint64), ("size", c_uint64))
+    _fields_ = (
+        *((n, c_uint64) for n in ("base", "size")),
+        *((n, c_void_p * 2) for n in ("high", "low")),
+        *((n, c_uint32) for n in ("unit", "shared")),
+    )
 
 
 class RawFinding(ctypes.Structure):
@@ -65,6 +70,29 @@ class Mbarrier(ctypes.Structure):
     _fields_ = (("address", c_uint32), ("now", c_uint16 * MAX_THREADS), ("done", c_uint16 * MAX_THREADS))
 
 
+class SiteCounts(ctypes.Structure):
+    """What a profile counts at one instruction."""
+
+    _fields_ = tuple(
+        (name, c_uint64)
+        for name in (
+            *("shared_requests", "wavefronts", "least_wavefronts", "worst_wavefronts", "shared_low"),
+            *("global_requests", "sectors", "global_bytes", "global_low"),
+            "barriers",
+        )
+    )
+
+
+class Log(ctypes.Structure):
+    """The accesses of one warp that are not counted yet."""
+
+    _fields_ = (
+        *((n, c_void_p) for n in ("entries", "rows", "keys", "most", "now", "lane", "first")),
+        *((n, c_uint32) for n in ("count", "capacity", "row_capacity", "of_lane")),
+        ("dropped", c_uint64),
+    )
+
+
 class Thread(ctypes.Structure):
     """One CUDA thread."""
 
@@ -84,7 +112,10 @@ class Block(ctypes.Structure):
     _fields_ = (
         *((n, c_void_p) for n in ("shared", "parameters", "hints", "writes", "reads")),
         *((n, c_void_p) for n in ("write_sites", "read_sites", "order", "barrier_clock", "mbarriers")),
-        *((n, c_void_p) for n in ("threads", "ranges", "findings", "splits", "collectives", "step")),
+        *(
+            (n, c_void_p)
+            for n in ("threads", "ranges", "findings", "splits", "collectives", "step", "profile", "log")
+        ),
         *((n, c_uint64) for n in ("max_steps", "number", "async_bytes", "barriers", "ticks", "local_bytes")),
         *(
             (n, c_uint32)
@@ -111,6 +142,8 @@ STRUCTURES: tuple[type[ctypes.Structure], ...] = (
     RawFinding,
     Range,
     Mbarrier,
+    SiteCounts,
+    Log,
 )
 
 

@@ -26,7 +26,8 @@ from tilepipe.emulator.ptx.model import (
 @dataclass(frozen=True)
 class Prepared:
     """A kernel without calls, and its variables' places. Sizes in bytes; `shared_names` has name, offset and
-    size of each static shared variable; `host_memory` keeps global and constant variables alive."""
+    size of each static shared variable, `dynamic_name` names the dynamic one; `host_memory` has the global and
+    constant variables' memory by name."""
 
     function: Function
     addresses: Addresses
@@ -34,7 +35,8 @@ class Prepared:
     local_bytes: int
     parameter_bytes: int
     shared_names: tuple[tuple[str, int, int], ...]
-    host_memory: tuple[npt.NDArray[np.uint8], ...]
+    dynamic_name: str
+    host_memory: dict[str, npt.NDArray[np.uint8]]
 
 
 def _place(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
@@ -70,19 +72,17 @@ def _named(function: Function) -> set[str]:
 
 def _host_variables(
     variables: Sequence[Variable],
-) -> tuple[dict[str, int], tuple[npt.NDArray[np.uint8], ...]]:
+) -> dict[str, npt.NDArray[np.uint8]]:
     """Global and constant variables get host memory."""
-    addresses: dict[str, int] = {}
-    memory = []
+    memory = {}
     for v in variables:
         if v.space in ("global", "const") and v.size:
             buffer = np.zeros(v.size + v.align, np.uint8)
             at = -buffer.ctypes.data % v.align
             view = buffer[at : at + v.size]
             view[: len(v.initial)] = np.frombuffer(v.initial, np.uint8)
-            addresses[v.name] = view.ctypes.data
-            memory.append(view)
-    return addresses, tuple(memory)
+            memory[v.name] = view
+    return memory
 
 
 def prepare(module: Module, symbol: str) -> Prepared:
@@ -102,8 +102,12 @@ def prepare(module: Module, symbol: str) -> Prepared:
         shared.update((v.name, end) for v in dynamic)
     local, local_bytes = _place([v for v in function.variables if v.space == "local"])
     parameters, parameter_bytes = _place(function.parameters)
-    host, memory = _host_variables(of_module)
+    memory = _host_variables(of_module)
+    host = {name: view.ctypes.data for name, view in memory.items()}
     names = tuple((v.name, shared[v.name], v.size) for v in static)
     addresses = Addresses(shared, local, host, parameters)
     local_bytes = -(-local_bytes // 16) * 16
-    return Prepared(function, addresses, end, local_bytes, max(parameter_bytes, 8), names, memory)
+    dynamic_name = dynamic[0].name if len(dynamic) == 1 else "dynamic shared memory"
+    return Prepared(
+        function, addresses, end, local_bytes, max(parameter_bytes, 8), names, dynamic_name, memory
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import cpu_count
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,20 @@ from tilepipe.diagnostics.core import error
 from tilepipe.emulator import jit, layout
 from tilepipe.emulator.arena import Arena, Launch
 from tilepipe.emulator.codegen.function import Translation, translate_function
-from tilepipe.emulator.findings import AddressBook, EmulatorFinding, describe
+from tilepipe.emulator.findings import (
+    AddressBook,
+    ArrayPlace,
+    EmulatorFinding,
+    Shape,
+    describe,
+    plain_name,
+)
 from tilepipe.emulator.placement import Prepared, prepare
+from tilepipe.emulator.profile import Profile, make_profile
 from tilepipe.emulator.ptx.model import Instruction, Unsupported
 from tilepipe.emulator.ptx.parser import parse
+from tilepipe.emulator.ptx.sharing import Sharing, sharing
+from tilepipe.emulator.sharing import NOTE, Watches
 
 _CHUNK_SECONDS = 0.1  # how long a worker runs between looks at Ctrl-C
 MAX_SHARED = 227 * 1024  # bytes a block may have on the largest devices we model (sm_90)
@@ -42,16 +53,22 @@ class Buffer:
 Argument = Buffer | np.generic
 
 
+Mode = Literal["checked", "unchecked", "profiled"]
+Shapes = Mapping[str, Shape]
+
+
 @dataclass(frozen=True)
 class Execution:
     """What a run did; arrays were changed in place. `counters`: math, global_load_bytes, async_copy_bytes,
-    barriers (all sums over the blocks that ran)."""
+    barriers (all sums over the blocks that ran). `notes` say what was left out."""
 
     findings: tuple[EmulatorFinding, ...]
     blocks_run: int
     blocks_total: int
     counters: dict[str, int]
     seconds: float
+    notes: tuple[str, ...] = ()
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True)
@@ -63,31 +80,43 @@ class _Compiled:
 
 @dataclass
 class Program:
-    """A kernel ready to run on the CPU. Machine code is made on the first run, apart for checks on and off."""
+    """A kernel ready to run on the CPU. Machine code is made on the first run of each mode: with checks, without,
+    and with both checks and the log of accesses that a profile needs."""
 
     kernel: Prepared
     has_lines: bool
-    _translations: dict[bool, Translation] = field(default_factory=dict)
-    _compiled: dict[bool, _Compiled] = field(default_factory=dict)
+    _translations: dict[Mode, Translation] = field(default_factory=dict)
+    _compiled: dict[Mode, _Compiled] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def translate(self, checks: bool) -> Translation:
-        """The LLVM IR for runs with or without checks; raises `Unsupported`."""
-        if checks not in self._translations:
-            self._translations[checks] = translate_function(
-                self.kernel.function, self.kernel.addresses, checks
-            )
-        return self._translations[checks]
+    @cached_property
+    def sharing(self) -> Sharing:
+        """What the kernel does to global memory."""
+        return sharing(self.kernel.function)
 
-    def compile(self, checks: bool) -> None:
-        """Makes the machine code for runs with or without checks, if it is not there yet."""
+    @property
+    def has_async_copies(self) -> bool:
+        """Whether it matters when asynchronous copies land."""
+        return any(isinstance(i, Instruction) and i.op == "cp" for i in self.kernel.function.body)
+
+    def translate(self, mode: Mode) -> Translation:
+        """The LLVM IR for runs in a mode; raises `Unsupported`."""
+        if mode not in self._translations:
+            kernel = self.kernel
+            self._translations[mode] = translate_function(
+                kernel.function, kernel.addresses, mode != "unchecked", mode == "profiled"
+            )
+        return self._translations[mode]
+
+    def compile(self, mode: Mode) -> None:
+        """Makes the machine code for runs in a mode, if it is not there yet."""
         with self._lock:
-            if checks not in self._compiled:
+            if mode not in self._compiled:
                 jit.runtime()
-                translation = self.translate(checks)
+                translation = self.translate(mode)
                 engine = jit.compile_module(translation.ir)
                 step = int(engine.get_function_address("step"))
-                self._compiled[checks] = _Compiled(translation, engine, step)
+                self._compiled[mode] = _Compiled(translation, engine, step)
 
     def run(
         self,
@@ -97,51 +126,43 @@ class Program:
         arguments: Sequence[Argument],
         *,
         blocks: Sequence[int] | None = None,
-        checks: bool = True,
+        mode: Mode = "checked",
         early: bool = False,
         max_steps: int = 200_000_000,
+        shapes: Callable[[], Shapes] = dict,
     ) -> Execution | Refusal:
         """Runs the grid, or the linear block numbers in `blocks`.
 
         `dynamic_shared` is in bytes. `early` makes asynchronous copies land at issue instead of at the wait.
-        `max_steps` bounds a thread's backward branches between two barriers. Returns a refusal (TP302) for a
+        `max_steps` bounds a thread's backward branches between two barriers. `shapes` is asked for the shapes of
+        shared variables, by plain name, when there is a finding to describe. Returns a refusal (TP302) for a
         launch that no device would accept.
         """
-        threads = block[0] * block[1] * block[2]
-        total = grid[0] * grid[1] * grid[2]
-        if not 0 < threads <= layout.MAX_THREADS:
-            return error("TP302", f"a block of {threads} threads; 1 to {layout.MAX_THREADS} are possible")
-        if self.kernel.static_shared + dynamic_shared > MAX_SHARED:
-            return error(
-                "TP302", f"{self.kernel.static_shared + dynamic_shared} bytes of shared memory a block"
-            )
-        if len(arguments) != len(self.kernel.function.parameters):
-            expected = len(self.kernel.function.parameters)
-            return error("TP302", f"{len(arguments)} arguments for {expected} kernel parameters")
-        if not all(a.memory.flags.c_contiguous for a in arguments if isinstance(a, Buffer)):
-            return error("TP302", "an array argument that is not C-contiguous")
+        refused = self._refused_launch(block, dynamic_shared, arguments)
+        if refused is not None:
+            return refused
         staged = [_device_copy(a) if isinstance(a, Buffer) else a for a in arguments]
         packed = self._pack(staged)
         if isinstance(packed, Refusal):
             return packed
-        self.compile(checks)
-        compiled = self._compiled[checks]
-        buffers = [a for a in staged if isinstance(a, Buffer)]
-        memories = [*(b.memory for b in buffers), *self.kernel.host_memory]
-        ranges = tuple((m.ctypes.data, m.nbytes) for m in memories if m.nbytes)
-        size = self.kernel.static_shared + dynamic_shared
+        self.compile(mode)
+        compiled = self._compiled[mode]
+        memories = self._memories(staged)
+        watches = Watches() if mode == "unchecked" else Watches.of(self.sharing, memories)
         launch = Launch(
             grid,
             block,
-            size,
+            self.kernel.static_shared + dynamic_shared,
             dynamic_shared,
             self.kernel.local_bytes,
             packed,
-            ranges,
-            checks,
+            tuple(watches.range_of(m.ctypes.data, m.nbytes) for _, m in memories if m.nbytes),
+            mode != "unchecked",
+            mode == "profiled",
             early,
             max_steps,
         )
+        total = grid[0] * grid[1] * grid[2]
         numbers = range(total) if blocks is None else [n for n in blocks if 0 <= n < total]
         workers = 1 if self._shares_global_cells() else min(cpu_count() or 1, max(len(numbers), 1))
         start = perf_counter()
@@ -150,20 +171,61 @@ class Program:
         for given, used in zip(arguments, staged, strict=True):
             if isinstance(given, Buffer) and isinstance(used, Buffer):
                 given.memory.reshape(-1).view(np.uint8)[:] = used.memory
-        names = AddressBook(
-            (*self.kernel.shared_names, ("dynamic shared memory", self.kernel.static_shared, dynamic_shared)),
-            tuple(
-                (b.name or f"argument {n}", b.memory.ctypes.data, b.memory.nbytes)
-                for n, b in enumerate(buffers)
-            ),
-        )
         raw = [f for a in arenas for f in a.findings[: a.block.finding_count]]
-        findings = describe(raw, compiled.translation.sites, self.has_lines, names, grid)
+        met = set().union(*(a.shared_arrays() for a in arenas))
+        names = self._names(arguments, staged, dynamic_shared, shapes() if raw else {})
+        sites = compiled.translation.sites
+        findings = describe(raw, sites, self.has_lines, names, grid)
+        findings += watches.findings(met, sites, self.has_lines, names, grid)
+        profile = self._profile(arenas, compiled.translation, names) if launch.profile else None
         counters: dict[str, int] = {}
         for arena in arenas:
             for key, n in arena.counters().items():
                 counters[key] = counters.get(key, 0) + n
-        return Execution(tuple(findings), done, total, counters, seconds)
+        notes = (*self.kernel.function.notes, *((NOTE,) if launch.checks and self.sharing.ordered else ()))
+        return Execution(tuple(findings), done, total, counters, seconds, notes, profile)
+
+    def _refused_launch(
+        self, block: tuple[int, int, int], dynamic_shared: int, arguments: Sequence[Argument]
+    ) -> Refusal | None:
+        threads, shared = block[0] * block[1] * block[2], self.kernel.static_shared + dynamic_shared
+        if not 0 < threads <= layout.MAX_THREADS:
+            return error("TP302", f"a block of {threads} threads; 1 to {layout.MAX_THREADS} are possible")
+        if shared > MAX_SHARED:
+            return error("TP302", f"{shared} bytes of shared memory a block")
+        expected = len(self.kernel.function.parameters)
+        if len(arguments) != expected:
+            return error("TP302", f"{len(arguments)} arguments for {expected} kernel parameters")
+        if not all(a.memory.flags.c_contiguous for a in arguments if isinstance(a, Buffer)):
+            return error("TP302", "an array argument that is not C-contiguous")
+        return None
+
+    def _memories(self, staged: Sequence[Argument]) -> list[tuple[str, npt.NDArray[Any]]]:
+        """Everything that global addresses may point to, by parameter or variable name."""
+        parameters = zip(self.kernel.function.parameters, staged, strict=True)
+        arrays = [(p.name, a.memory) for p, a in parameters if isinstance(a, Buffer)]
+        return [*arrays, *self.kernel.host_memory.items()]
+
+    def _names(
+        self, given: Sequence[Argument], staged: Sequence[Argument], dynamic: int, shapes: Shapes
+    ) -> AddressBook:
+        arrays = []
+        for n, (array, copy) in enumerate(zip(given, staged, strict=True)):
+            if isinstance(array, Buffer) and isinstance(copy, Buffer):
+                start = copy.memory.ctypes.data
+                name, element = array.name or f"argument {n}", array.memory.itemsize
+                arrays.append(ArrayPlace(name, start, copy.memory.nbytes, start + array.offset, element))
+        for name, memory in self.kernel.host_memory.items():
+            at = memory.ctypes.data
+            arrays.append(ArrayPlace(plain_name(name), at, memory.nbytes, at, 1))
+        last = (self.kernel.dynamic_name, self.kernel.static_shared, dynamic)
+        texts = tuple((m.ctypes.data, m.tobytes()) for m in self.kernel.host_memory.values())
+        return AddressBook((*self.kernel.shared_names, last), tuple(arrays), shapes, texts)
+
+    def _profile(self, arenas: Sequence[Arena], translation: Translation, names: AddressBook) -> Profile:
+        counts = [a.counts for a in arenas]
+        dropped = sum(a.log.dropped for a in arenas)
+        return make_profile(counts, dropped, translation.sites, translation.operations, self.has_lines, names)
 
     def _pack(self, arguments: Sequence[Argument]) -> bytes | Refusal:
         packed = bytearray(self.kernel.parameter_bytes)
@@ -262,7 +324,7 @@ def load_program(ptx: str, symbol: str) -> Program | Refusal:
     try:
         module = parse(ptx)
         program = Program(prepare(module, symbol), module.has_lines)
-        program.translate(checks=True)
+        program.translate("checked")
     except Unsupported as problem:
         where = f" (PTX line {problem.line})" if problem.line else ""
         return error("TP300", f"the emulator does not execute {problem.what}{where}")

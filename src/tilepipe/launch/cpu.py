@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.emulator import Argument, Buffer, EmulatorFinding, Program, load_program
+from tilepipe.emulator.findings import Shape
+from tilepipe.launch.shapes import shared_shapes
 from tilepipe.launch.types import Finding, LaunchOptions, RunResult
 from tilepipe.problem.types import Array, Case, Scalar
 from tilepipe.toolchain.types import Toolchain, Unit
@@ -39,14 +43,17 @@ class CpuDevice:
         if isinstance(compiled, Refusal):
             return compiled
         program = load_program(compiled.image.decode(), compiled.symbol)
-        return program if isinstance(program, Refusal) else CpuKernel(program)
+        if isinstance(program, Refusal):
+            return program
+        return CpuKernel(program, functools.cache(lambda: shared_shapes(self._toolchain, unit)))
 
 
 @dataclass(frozen=True)
 class CpuKernel:
-    """A kernel ready to run on the CPU."""
+    """A kernel ready to run on the CPU. `shapes` asks how its shared variables are declared."""
 
     program: Program
+    shapes: Callable[[], Mapping[str, Shape]] = dict
 
     def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal:
         """Runs the case; its arrays are updated in place."""
@@ -56,14 +63,16 @@ class CpuKernel:
             case.shared,
             [_argument(a) for a in case.args],
             blocks=options.blocks,
-            checks=options.checks,
+            mode="profiled" if options.profile else "checked" if options.checks else "unchecked",
             early=options.copies == "early",
             max_steps=options.max_steps,
+            shapes=self.shapes,
         )
         if isinstance(done, Refusal):
             return done
         findings = tuple(_finding(f) for f in done.findings)
-        return RunResult(findings, (), done.blocks_run, done.blocks_total, dict(done.counters))
+        counters = dict(done.counters)
+        return RunResult(findings, done.notes, done.blocks_run, done.blocks_total, counters, done.profile)
 
 
 def _argument(argument: Array | Scalar) -> Argument:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from tilepipe.diagnostics import Refusal
+from tilepipe.emulator.profile import Profile
 from tilepipe.problem.types import Case
 from tilepipe.toolchain.types import Unit
 
@@ -32,7 +33,7 @@ class RunResult:
     """What a launch did. Output arrays of the case are updated in place.
 
     `blocks_run` < `blocks_total` where a sample of blocks stands for the grid. `counters` (emulator only)
-    holds totals such as "math", "global_load_bytes", "shared_bank_conflicts".
+    holds totals such as "math", "global_load_bytes". `profile` is there where one was asked for.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -40,17 +41,20 @@ class RunResult:
     blocks_run: int = 0
     blocks_total: int = 0
     counters: dict[str, Any] = field(default_factory=dict)
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True)
 class LaunchOptions:
     """`blocks`: linear block numbers to run, None for all. `copies`: when asynchronous copies land, as late or
-    as early as the memory model allows. `checks`: race and bounds detection (emulator)."""
+    as early as the memory model allows. `checks`: race and bounds detection (emulator). `profile`: count bank
+    conflicts and coalescing as well (emulator, with checks)."""
 
     blocks: tuple[int, ...] | None = None
     copies: Literal["late", "early"] = "late"
     checks: bool = True
     max_steps: int = 200_000_000
+    profile: bool = False
 
 
 class Loaded(Protocol):

@@ -46,14 +46,18 @@ class Addresses:
 
 
 class Builder:
-    """State of one translation. `checks` selects the code with the memory model or the fast code."""
+    """State of one translation. `checks` selects the code with the memory model or the fast code, `profile`
+    code that also logs every access of shared and global memory."""
 
-    def __init__(self, function: Function, addresses: Addresses, checks: bool) -> None:
+    def __init__(self, function: Function, addresses: Addresses, checks: bool, profile: bool = False) -> None:
         self.function = function
         self.addresses = addresses
         self.checks = checks
+        self.profile = profile
         self.lines: list[str] = []
         self.sites: list[Place] = [Place(0)]  # site 0: nowhere
+        self.operations: list[str] = [""]  # opcodes, by site
+        self.operation = ""
         self.externals: dict[str, str] = {}
         self.place = Place(0)
         self.storage = {name: _storage(t) for name, t in function.registers.items()}
@@ -117,12 +121,17 @@ class Builder:
                 self.emit(f"store i64 {new}, ptr {cell}")
         self._math = self._loaded = 0
 
+    def at(self, i: Instruction) -> None:
+        """What follows is the translation of `i`."""
+        self.place, self.operation = i.place, i.op
+
     def site(self, purpose: str = "") -> int:
         """The number of the current instruction in the table of places."""
         key = (self.place, purpose)
         if key not in self._site_of:
             self._site_of[key] = len(self.sites)
             self.sites.append(self.place)
+            self.operations.append(self.operation)
             if len(self.sites) > 0xFFFF:
                 raise self.unsupported("more than 65535 memory instructions")
         return self._site_of[key]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilepipe.emulator import layout
 from tilepipe.emulator.codegen import arithmetic, compare, convert, memory
-from tilepipe.emulator.codegen.builder import PRED, U32, Addresses, Builder
+from tilepipe.emulator.codegen.builder import PRED, U32, U64, Addresses, Builder
 from tilepipe.emulator.codegen.collective import is_whole_warp, record, split_kind
 from tilepipe.emulator.codegen.modifiers import check_modifiers
 from tilepipe.emulator.codegen.registry import translate
@@ -50,18 +50,19 @@ _MOVABLE = frozenset(
 
 @dataclass(frozen=True)
 class Translation:
-    """LLVM IR text of a kernel and the tables that the runtime reads beside it."""
+    """LLVM IR text of a kernel and the tables beside it; `sites` and `operations` (opcodes) by site number."""
 
     ir: str
     splits: tuple[layout.Split, ...]
     collectives: tuple[layout.Collective, ...]
     sites: tuple[Place, ...]
+    operations: tuple[str, ...]
     save_bytes: int
 
 
 class _Translator:
-    def __init__(self, function: Function, addresses: Addresses, checks: bool) -> None:
-        self.b = Builder(function, addresses, checks)
+    def __init__(self, function: Function, addresses: Addresses, checks: bool, profile: bool) -> None:
+        self.b = Builder(function, addresses, checks, profile)
         self.function = function
         self.body = function.body
         self.live = live_after(function)
@@ -121,7 +122,7 @@ class _Translator:
                 continue
             if not open_block:  # unreachable, but LLVM wants a block
                 self.b.start(self.b.label("dead"))
-            self.b.place = item.place
+            self.b.at(item)
             taken = self.statement(item, n)
             open_block = not self.ends_block(item)
             n += taken
@@ -154,6 +155,8 @@ class _Translator:
         if i.op in ("ret", "exit"):
             self.leave(layout.EXITED)
         elif i.op == "trap":
+            message = self.b.read(i.operands[0], U64) if i.operands else "0"
+            self.b.call("void", "tp_trap", "ptr %thread", f"i64 {message}", f"i32 {self.b.site()}")
             self.leave(layout.TRAPPED)
         elif split_kind(i):
             group, taken = self.group(n)
@@ -219,7 +222,7 @@ class _Translator:
                 break
             if is_whole_warp(item):
                 for i in between:
-                    self.b.place = i.place
+                    self.b.at(i)
                     translate(self.b, i)
                 between = []
                 group.append(item)
@@ -244,7 +247,7 @@ class _Translator:
         number, first = len(self.splits), len(self.collectives)
         site = 0
         for i in group:
-            self.b.place = i.place
+            self.b.at(i)
             entry = record(self.b, i, lambda r: self.slot(r.name))
             site = site or entry.site
             self.collectives.append(entry)
@@ -300,6 +303,7 @@ leave:
             tuple(self.splits),
             tuple(self.collectives),
             tuple(b.sites),
+            tuple(b.operations),
             max(self.save_bytes, 8),
         )
 
@@ -324,6 +328,8 @@ def _register_order(name: str) -> tuple[str, int]:
     return stem, int(name[len(stem) :] or 0)
 
 
-def translate_function(function: Function, addresses: Addresses, checks: bool) -> Translation:
+def translate_function(
+    function: Function, addresses: Addresses, checks: bool, profile: bool = False
+) -> Translation:
     """Translates a kernel without calls; raises `Unsupported` at the first thing it cannot run."""
-    return _Translator(function, addresses, checks).translate()
+    return _Translator(function, addresses, checks, profile).translate()

@@ -25,23 +25,47 @@ def memory_operand(b: Builder, operand: Operand) -> Mem:
     return operand
 
 
-def pointer(b: Builder, mem: Mem, space: str, size: int, write: bool) -> str:
+# How an access meets those of other blocks; the numbers of `runtime/types.h`.
+TOUCH, WRITE, ATOMIC = range(3)
+_STRONG = ("volatile", "relaxed", "acquire", "release")  # meant to meet other threads' accesses
+
+
+def access_kind(i: Instruction, write: bool) -> int:
+    return ATOMIC if any(m in _STRONG for m in i.mods) else WRITE if write else TOUCH
+
+
+def pointer(b: Builder, mem: Mem, space: str, size: int, access: int) -> str:
     """The host pointer for `size` bytes at `mem`, checked."""
-    thread = "ptr %thread"
+    thread, kind = "ptr %thread", f"i32 {access}"
     if space == "param":
         return b.value(f"getelementptr i8, ptr %parameters, i64 {b.address(mem, U64)}")
     if space == "shared":
-        return shared_pointer(b, b.address(mem, U32), size, write)
-    address, site = f"i64 {b.address(mem, U64)}", f"i32 {b.site()}"
+        return shared_pointer(b, b.address(mem, U32), size, access != TOUCH)
+    address, site = b.address(mem, U64), f"i32 {b.site()}"
     if space == "local":
-        return b.call("ptr", "tp_local", thread, address, f"i32 {size}", site)
+        return b.call("ptr", "tp_local", thread, f"i64 {address}", f"i32 {size}", site)
+    log(b, address, f"{size}", is_global=True)
     if space == "generic":
-        return b.call("ptr", "tp_generic", thread, address, f"i32 {size}", site, f"i32 {int(write)}")
-    return b.call("ptr", "tp_global", thread, address, f"i32 {size}", f"i32 {size}", site)
+        return b.call("ptr", "tp_generic", thread, f"i64 {address}", f"i32 {size}", site, kind)
+    return b.call("ptr", "tp_global", thread, f"i64 {address}", f"i32 {size}", f"i32 {size}", site, kind)
+
+
+def log(b: Builder, address: str, size: str, is_global: bool) -> None:
+    """Where a profile is wanted, tells it of an access; `address` is a 64-bit value."""
+    if b.profile:
+        arguments = (f"i64 {address}", f"i32 {size}", f"i32 {b.site()}", f"i32 {int(is_global)}")
+        b.call("void", "tp_log", "ptr %thread", *arguments)
+
+
+def log_shared(b: Builder, address: str, size: str) -> None:
+    """The same for a 32-bit shared address."""
+    if b.profile:
+        log(b, b.value(f"zext i32 {address} to i64"), size, is_global=False)
 
 
 def shared_pointer(b: Builder, address: str, size: int, write: bool) -> str:
     """With checks, the memory model looks at the access; without, an address outside wraps to 0."""
+    log_shared(b, address, f"{size}")
     if b.checks:
         name = f"tp_shared_{'store' if write else 'load'}_{size}"
         return b.call("ptr", name, "ptr %thread", f"i32 {address}", f"i32 {b.site()}")
@@ -69,7 +93,9 @@ def load(b: Builder, i: Instruction) -> None:
     refuse_hints(b, i)
     kind, count = access_size(b, i)
     space = space_of(i)
-    where = pointer(b, memory_operand(b, i.operands[1]), space, kind.bytes * count, write=False)
+    where = pointer(
+        b, memory_operand(b, i.operands[1]), space, kind.bytes * count, access_kind(i, write=False)
+    )
     if space in ("global", "generic"):
         b.count_loaded(kind.bytes * count)
     if count == 1:
@@ -84,7 +110,8 @@ def load(b: Builder, i: Instruction) -> None:
 def store(b: Builder, i: Instruction) -> None:
     refuse_hints(b, i)
     kind, count = access_size(b, i)
-    where = pointer(b, memory_operand(b, i.operands[0]), space_of(i), kind.bytes * count, write=True)
+    access = access_kind(i, write=True)
+    where = pointer(b, memory_operand(b, i.operands[0]), space_of(i), kind.bytes * count, access)
     values = [b.read(o, kind) for o in items(i.operands[1])]
     if count == 1:
         b.emit(f"store {kind.llvm} {values[0]}, ptr {where}, align 1")
@@ -138,10 +165,14 @@ def atomic(b: Builder, i: Instruction) -> None:
 def atomic_pointer(b: Builder, i: Instruction, mem: Mem, kind: ScalarType) -> str:
     space, size, site = space_of(i), f"i32 {kind.bytes}", f"i32 {b.site()}"
     if space == "shared":
-        return b.call("ptr", "tp_shared_atomic", "ptr %thread", f"i32 {b.address(mem, U32)}", size, site)
+        at = b.address(mem, U32)
+        log_shared(b, at, f"{kind.bytes}")
+        return b.call("ptr", "tp_shared_atomic", "ptr %thread", f"i32 {at}", size, site)
     if space == "generic":
-        return b.call("ptr", "tp_generic_atomic", "ptr %thread", f"i64 {b.address(mem, U64)}", size, site)
-    return pointer(b, mem, space, kind.bytes, write=True)
+        address = b.address(mem, U64)
+        log(b, address, f"{kind.bytes}", is_global=True)
+        return b.call("ptr", "tp_generic_atomic", "ptr %thread", f"i64 {address}", size, site)
+    return pointer(b, mem, space, kind.bytes, ATOMIC)
 
 
 @handles("cp")
@@ -180,6 +211,8 @@ def issue_copy(b: Builder, i: Instruction) -> None:
             source_size = b.value(f"select i1 {b.read(extra, PRED)}, i32 0, i32 {size.value}")
         else:
             source_size = b.read(extra, U32)
+    log_shared(b, target, f"{size.value}")
+    log(b, source, source_size, is_global=True)
     arguments = (
         f"i32 {target}",
         f"i64 {source}",

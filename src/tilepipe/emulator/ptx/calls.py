@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tilepipe.emulator.ptx.model import (
     Function,
+    Imm,
     Instruction,
     Label,
     Mem,
@@ -22,6 +23,7 @@ from tilepipe.emulator.ptx.model import (
 from tilepipe.emulator.types import TYPES
 
 _MAX_INSTRUCTIONS = 200_000
+_PRINTS = "printf prints nothing here and returns 0"
 
 
 class _Expander:
@@ -75,7 +77,18 @@ class _Expander:
             raise Unsupported("an indirect call", i.place.ptx_line)
         callee = self.module.functions[names[0]]
         if callee.name == "__assertfail":
-            self.out.body.append(Instruction("trap", (), (), i.place, i.guard))
+            message = lists[-1].items[0]
+            assert isinstance(message, Sym)
+            cell = self.cell(passed.get(message.name, message.name), 0, 64)
+            self.out.body.append(Instruction("trap", (), (cell,), i.place, i.guard))
+            return
+        if callee.name == "vprintf":
+            result = lists[0].items[0]
+            assert isinstance(result, Sym)
+            cell = self.cell(passed.get(result.name, result.name), 0, 32)
+            self.out.body.append(Instruction("mov", ("b32",), (cell, Imm(0)), i.place, i.guard))
+            if _PRINTS not in self.out.notes:
+                self.out.notes.append(_PRINTS)
             return
         if not callee.has_body:
             raise Unsupported(f"a call of {callee.name}", i.place.ptx_line)
@@ -97,6 +110,12 @@ class _Expander:
         self.copy(callee, inner, bound, (*stack, callee.name))
         self.out.body.append(Label(skip))
 
+    def cell(self, variable: str, offset: int, bits: int) -> Reg:
+        """The register that stands for `bits` bits of a call's variable."""
+        cell = Reg(f"{variable}@{offset}.{bits}")
+        self.out.registers.setdefault(cell.name, TYPES[f"b{max(bits, 16)}"])
+        return cell
+
     def parameter_access(self, i: Instruction, passed: dict[str, str], suffix: str) -> None:
         """ld.param and st.param of a call's variable become moves; of the kernel's parameters they stay."""
         memory, data = (i.operands[1], i.operands[0]) if i.op == "ld" else i.operands
@@ -108,8 +127,7 @@ class _Expander:
         kind = TYPES[i.mods[-1]]
         parts = data.items if isinstance(data, Vec) else (data,)
         for n, part in enumerate(parts):
-            cell = Reg(f"{passed[memory.base.name]}@{memory.offset + n * kind.bytes}.{kind.bits}")
-            self.out.registers.setdefault(cell.name, TYPES[f"b{max(kind.bits, 16)}"])
+            cell = self.cell(passed[memory.base.name], memory.offset + n * kind.bytes, kind.bits)
             to, source = (part, cell) if i.op == "ld" else (cell, part)
             if kind.bits == 8:
                 self.out.body.append(Instruction("cvt", ("u16", kind.name), (to, source), i.place, i.guard))
@@ -151,7 +169,8 @@ class _Renamer:
 def expand_calls(module: Module, symbol: str) -> Function:
     """The kernel `symbol` with every call replaced by its callee's body.
 
-    Raises `Unsupported` for recursion, indirect calls, and functions without a body other than assertions.
+    Raises `Unsupported` for recursion, indirect calls, and functions without a body other than assertions
+    (traps) and printf (left out, with a note).
     """
     kernel = module.functions[symbol]
     if not any(isinstance(i, Instruction) and i.op == "call" for i in kernel.body):

@@ -89,7 +89,8 @@ class Variable:
 
 @dataclass
 class Function:
-    """A kernel or a device function. `registers` maps unique register names to their declared types."""
+    """A kernel or a device function. `registers` maps unique register names to their declared types; `notes`
+    tell the user what is left out."""
 
     name: str
     is_kernel: bool
@@ -99,6 +100,7 @@ class Function:
     variables: list[Variable] = field(default_factory=list)
     body: list[Instruction | Label] = field(default_factory=list)
     has_body: bool = True
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass

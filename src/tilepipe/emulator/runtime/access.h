@@ -2,7 +2,9 @@
 // A bad access is reported once and redirected to a scratch area, so that the run can go on.
 #ifndef TILEPIPE_ACCESS_H
 #define TILEPIPE_ACCESS_H
+#include "profile.h"
 #include "shadow.h"
+#include "sharing.h"
 
 COLD uint8_t *redirect(Thread *t) {
   __builtin_memset(t->block->sink, 0xff, sizeof t->block->sink);
@@ -55,12 +57,13 @@ NOINLINE uint8_t *shared_span(Thread *t, uint32_t a, uint32_t n, uint32_t align,
   return b->shared + a;
 }
 
-COLD uint8_t *search_global(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
+COLD uint8_t *search_global(Thread *t, uint64_t a, uint32_t n, uint32_t site, uint32_t access) {
   Block *b = t->block;
   for (uint32_t i = 0; i < b->range_count; i++) {
-    const Range *r = &b->ranges[i];
+    Range *r = &b->ranges[i];
     if (a - r->base < r->size && n <= r->size - (a - r->base)) {
       b->hints[site] = (uint8_t)i;
+      if (r->high[0]) note_shared(t, r, a, n, site, access);
       return (uint8_t *)a;
     }
   }
@@ -69,15 +72,16 @@ COLD uint8_t *search_global(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
 }
 
 // `n` bytes at host address `a`, which must lie inside one allocation. Each site remembers its last allocation.
-uint8_t *tp_global(Thread *t, uint64_t a, uint32_t n, uint32_t align, uint32_t site) {
+uint8_t *tp_global(Thread *t, uint64_t a, uint32_t n, uint32_t align, uint32_t site, uint32_t access) {
   Block *b = t->block;
   if (UNLIKELY(a & (align - 1))) {
     report(t, MISALIGNED, NOBODY, site, 0, a);
     return redirect(t);
   }
-  const Range *r = &b->ranges[b->hints[site]];
-  if (LIKELY(a - r->base < r->size && n <= r->size - (a - r->base))) return (uint8_t *)a;
-  return search_global(t, a, n, site);
+  Range *r = &b->ranges[b->hints[site]];
+  if (UNLIKELY(a - r->base >= r->size || n > r->size - (a - r->base))) return search_global(t, a, n, site, access);
+  if (UNLIKELY(r->high[0] != 0)) note_shared(t, r, a, n, site, access);
+  return (uint8_t *)a;
 }
 
 uint8_t *tp_local(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
@@ -87,14 +91,14 @@ uint8_t *tp_local(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
 }
 
 // Generic addressing: the window in the top bits says which space.
-uint8_t *tp_generic(Thread *t, uint64_t a, uint32_t n, uint32_t site, uint32_t write) {
+uint8_t *tp_generic(Thread *t, uint64_t a, uint32_t n, uint32_t site, uint32_t access) {
   uint64_t window = a & WINDOW_MASK;
   if (window == SHARED_WINDOW) {
     if (UNLIKELY((uint32_t)((a ^ SHARED_WINDOW) >> 32))) return bad_shared(t, NOBODY, n, site);
-    return shared_span(t, (uint32_t)a, n, n, site, (int)write);
+    return shared_span(t, (uint32_t)a, n, n, site, access != TOUCH);
   }
   if (window == LOCAL_WINDOW) return tp_local(t, a ^ LOCAL_WINDOW, n, site);
-  return tp_global(t, a, n, n, site);
+  return tp_global(t, a, n, n, site, access);
 }
 
 // An atomic update of shared memory: races with plain accesses of other threads, never with other atomics.
@@ -120,7 +124,7 @@ uint8_t *tp_shared_atomic(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
 
 uint8_t *tp_generic_atomic(Thread *t, uint64_t a, uint32_t n, uint32_t site) {
   if ((a & WINDOW_MASK) == SHARED_WINDOW) return tp_shared_atomic(t, (uint32_t)a, n, site);
-  return tp_generic(t, a, n, site, 1);
+  return tp_generic(t, a, n, site, ATOMIC);
 }
 
 #endif

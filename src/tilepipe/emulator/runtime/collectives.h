@@ -123,6 +123,7 @@ static void ldmatrix(Thread *w, const Collective *c) {
     for (uint32_t r = 0; r < 8; r++) {
       Thread *t = w + m * 8 + r;
       uint64_t a = c->p[2] ? get64(t, address) : get(t, address);
+      if (t->block->profile) tp_log(t, (uint32_t)a + c->p[3], 16, c->site, SPACE_SHARED);
       __builtin_memcpy(rows[r], shared_span(t, (uint32_t)a + c->p[3], 16, 16, c->site, 0), 16);
     }
     for (uint32_t l = 0; l < 32; l++) {
@@ -130,7 +131,7 @@ static void ldmatrix(Thread *w, const Collective *c) {
       set(w + l, c->operands[m], c->p[1] ? rows[k][r] | (uint32_t)rows[k + 1][r] << 16
                                          : rows[r][k] | (uint32_t)rows[r][k + 1] << 16);
     }
-  }
+  }  if (w->block->profile) flush_log(w->block);
 }
 
 static void movmatrix(Thread *w, const Collective *c) {

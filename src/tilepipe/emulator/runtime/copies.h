@@ -34,7 +34,7 @@ void tp_copy(Thread *t, uint32_t target, uint64_t source, uint32_t size, uint32_
     bad_shared(t, target, size, site);
     return;
   }
-  if (source_size && tp_global(t, source, source_size, 1, site) == b->sink) source_size = 0;
+  if (source_size && tp_global(t, source, source_size, 1, site, TOUCH) == b->sink) source_size = 0;
   if (b->checks) {
     shared_span(t, target, size, size, site, 1);
     for (uint32_t i = target; i < target + size; i++) b->writes[i] = PENDING | t->tid;

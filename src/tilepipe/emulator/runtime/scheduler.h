@@ -18,8 +18,9 @@ static void run_lane(Thread *t) {
       copies_at_exit(t);
       return;
     }
-    report(t, split == TRAPPED ? TRAP : NON_TERMINATING, NOBODY, t->resume ? b->splits[t->resume].site : 0, 0, 0);
     b->fatal = 1;
+    if (split == STEP_LIMIT)
+      report(t, NON_TERMINATING, NOBODY, t->resume ? b->splits[t->resume].site : 0, 0, 0);
     b->stop |= split == STEP_LIMIT;  // other blocks would take as long
     return;
   }
@@ -88,6 +89,7 @@ static void run_warp(Block *b, uint32_t first) {
   do {
     for (uint32_t l = 0; l < lanes && !b->fatal; l++)
       if (w[l].status == RUNNABLE) run_lane(w + l);
+    if (b->profile) flush_log(b);
   } while (!b->fatal && resolve_collectives(b, w, lanes));
 }
 
@@ -133,6 +135,7 @@ static void release_barrier(Block *b, uint32_t id, uint32_t waiting, uint32_t wh
   __builtin_memset(clock, 0, 2 * MAX_THREADS);
   b->arrived[id] = b->arrived_count[id] = 0;
   b->barriers++;
+  if (b->profile) b->profile[b->splits[line].site].barriers++;
   if (whole) next_epoch(b);
 }
 
@@ -263,6 +266,9 @@ static void run_block(Block *b) {
   }
 }
 
+// A trap, or an assertion that failed with the text at `message`.
+void tp_trap(Thread *t, uint64_t message, uint32_t site) { report(t, TRAP, NOBODY, site, 0, message); }
+
 // Runs the numbered blocks in order; returns how many before `stop` was set.
 uint64_t tp_run(Block *b, const uint64_t *numbers, uint64_t count) {
   uint64_t done = 0;
@@ -276,14 +282,15 @@ uint64_t tp_run(Block *b, const uint64_t *numbers, uint64_t count) {
   return done;
 }
 
-// Frees what the copies queues allocated.
+// Frees what the copies queues and the log allocated.
 void tp_release(Block *b) {
+  if (b->log) release_log(b->log);
   for (uint32_t i = 0; i < b->thread_count; i++) free(b->threads[i].copies);
 }
 
 uint64_t tp_sizeof(uint32_t what) {
   const uint64_t sizes[] = {sizeof(Block), sizeof(Thread), sizeof(Collective), sizeof(Split), sizeof(Finding),
-                            sizeof(Range), sizeof(Mbarrier)};
+                            sizeof(Range), sizeof(Mbarrier), sizeof(SiteCounts), sizeof(Log)};
   return sizes[what];
 }
 

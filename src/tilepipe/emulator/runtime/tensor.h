@@ -149,6 +149,19 @@ NOINLINE void mma(Thread *w, const Collective *c) {
   }
 }
 
+// The compiler moves a fragment in ways that PTX does not show. Counted are rows of 16 bytes, eight side by side a
+// wavefront, as ldmatrix takes them.
+static void log_matrix(Thread *w, const Collective *c, uint64_t base, uint64_t stride, uint32_t lines, uint32_t bytes) {
+  if (!w->block->profile) return;
+  const uint32_t chunk = bytes < 16 ? bytes : 16, total = lines * (bytes / chunk);
+  uint32_t space = c->p[4] == 0 || (base & WINDOW_MASK) == SHARED_WINDOW ? SPACE_SHARED : SPACE_GLOBAL;
+  for (uint32_t i = 0; i < total; i++) {
+    uint64_t at = base + i % lines * stride + i / lines * chunk;
+    tp_log(w + i % 32, space == SPACE_SHARED ? (uint32_t)at : at, chunk, c->site, space);
+    if (i % 32 == 31 || i + 1 == total) flush_log(w->block);
+  }
+}
+
 // wmma fragments are opaque in PTX. Ours hold the matrix in storage order: lane l, element e is number
 // (l E + e) mod T of its T elements, so fragments with more room than elements repeat.
 // WMMA_LOAD and WMMA_STORE: p0 rows, p1 columns, p2 element type, p3 column-major storage, p4 space
@@ -170,6 +183,7 @@ NOINLINE void wmma_move(Thread *w, const Collective *c, int store) {
     const uint64_t base = (c->p[4] ? get64(t, address[0]) : get(t, address[0])) + (int32_t)c->p[5];
     const uint64_t ld = get(t, address[1]);
     if ((base & 15) || (ld * bytes & 15)) report(t, MISALIGNED, NOBODY, c->site, 0, base);
+    if (l == 0) log_matrix(t, c, base, ld * bytes, total / run, run * bytes);
     uint8_t data[64];
     for (uint32_t e = 0; e < each;) {
       uint32_t at = l * each + e, span = 1, major = at / run, minor = at % run;
@@ -180,7 +194,7 @@ NOINLINE void wmma_move(Thread *w, const Collective *c, int store) {
       uint64_t where = base + (major * ld + minor) * bytes;
       uint8_t *memory = c->p[4] == 0 || (where & WINDOW_MASK) == SHARED_WINDOW
                             ? shared_span(t, (uint32_t)where, span * bytes, bytes, c->site, store)
-                            : tp_global(t, where, span * bytes, bytes, c->site);
+                            : tp_global(t, where, span * bytes, bytes, c->site, store ? WRITE : TOUCH);
       if (store) {
         for (uint32_t r = 0; r < span; r++) {
           uint64_t word = get_word(t, c->operands[(e + r) / p], type) >> 8 * bytes * ((e + r) % p);

@@ -50,9 +50,14 @@ enum Status { RUNNABLE = 0, DONE = 16 };  // or a SplitKind
 // What a translated kernel returns instead of a split number.
 enum { EXITED = 0, STEP_LIMIT = 0xffffffffu, TRAPPED = 0xfffffffeu };
 
+// One allocation of global memory. `high` and `low` are the records of `sharing.h`, by enum Access (0: this array is
+// not watched); a unit of 1 << `unit` bytes has one of each. `shared` is set when two blocks meet in one unit.
 typedef struct Range {
   uint64_t base, size;
+  uint64_t *high[2], *low[2];
+  uint32_t unit, shared;
 } Range;
+enum Access { TOUCH, WRITE, ATOMIC };  // a read, a plain write, and what other blocks may do at the same time
 
 typedef struct Finding {
   uint32_t kind, thread, other, site, other_site, interval;
@@ -88,6 +93,23 @@ typedef struct Mbarrier {
   uint16_t now[MAX_THREADS], done[MAX_THREADS];
 } Mbarrier;
 
+// What `profile.h` counts at one instruction: warp requests to shared memory with the wavefronts that they take,
+// at least take, and took at worst; warp requests to global memory with their 32-byte sectors and bytes; barriers.
+typedef struct SiteCounts {
+  uint64_t shared_requests, wavefronts, least_wavefronts, worst_wavefronts, shared_low;
+  uint64_t global_requests, sectors, global_bytes, global_low;
+  uint64_t barriers;
+} SiteCounts;
+
+// The accesses of one warp between two stops of its threads.
+typedef struct Log {
+  struct Logged *entries;
+  struct Row *rows;
+  uint32_t *keys, *most, *now, *lane, *first;  // by site and space
+  uint32_t count, capacity, row_capacity, of_lane;
+  uint64_t dropped;
+} Log;
+
 struct Block;
 typedef struct Thread {
   struct Block *block;
@@ -107,11 +129,13 @@ typedef struct Block {
   uint16_t *write_sites, *read_sites, *order, *barrier_clock;
   Mbarrier *mbarriers;
   Thread *threads;
-  const Range *ranges;
+  Range *ranges;
   Finding *findings;
   const Split *splits;
   const Collective *collectives;
   Step step;
+  SiteCounts *profile;  // 0: nothing is counted
+  Log *log;
   uint64_t max_steps, number, async_bytes, barriers, ticks, local_bytes;
   uint32_t shared_bytes, dynamic_bytes, thread_count, range_count, checks, early;
   uint32_t base, interval, partial, finding_count, fatal, stop, moved, pad;
