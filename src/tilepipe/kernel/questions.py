@@ -54,8 +54,8 @@ def questions(
         loop = loops.get(id(item.statement))
         if loop is not None:
             at = item.statement.span.start
-            wanted[f"bound:{at}"] = ("value", loop.bound, at)
-            wanted[f"step:{at}"] = ("value", loop.step, at)
+            wanted[f"bound:{at}"] = ("value", loop.bound_question, at)
+            wanted[f"step:{at}"] = ("value", loop.step_question, at)
             wanted[f"start:{at}"] = ("value", loop.start, at)
     for array in {array_of(analysed, piece): None for piece in staged_arrays(tile)}:
         if not array.extern:

@@ -29,6 +29,8 @@ class CountedLoop:
     header: Span  # from `for` to the closing parenthesis
     low: int | None
     high: int | None
+    bound_question: str  # the bound with never-assigned locals replaced by their values, for the compiler
+    step_question: str
 
 
 @dataclass(frozen=True)
@@ -64,23 +66,32 @@ def counted(
         return None
     step = _step(file, update, loop.counter.name)
     sign = file.source.slice(span(operator))
-    if step is None or sign not in ("<", "<=") or file.source.slice(span(left)) != loop.counter.name:
+    addend = _addend(file, left, loop.counter.name)
+    if step is None or sign not in ("<", "<=") or addend is None:
+        return None
+    known_start = file.source.slice(loop.start).strip() == "0"
+    if (
+        addend and not known_start
+    ):  # `i + n <= b` is `i <= b - n` while b - n cannot wrap, as for a start at 0
         return None
     if any(loop.counter in s.own.defs for s in loop.children[0].walk()):
         return None
     body = loop.children[0].span.start
     end = file.source.data.rfind(b")", loop.span.start, body) + 1
-    low, high = Bounds(file, threads, call).of(start)
+    bounds = Bounds(file, threads, call)
+    low, high = bounds.of(start)
     return CountedLoop(
         loop.counter.name,
         loop.counter_type,
         file.source.slice(loop.start),
-        file.source.slice(span(right)),
+        _less(file.source.slice(span(right)), [file.source.slice(span(a)) for a in addend]),
         step,
         sign == "<=",
         Span(loop.span.start, end),
         low,
         high,
+        _less(bounds.spelled(right), [bounds.spelled(a) for a in addend]),
+        bounds.spelled(_step_node(update)) if step != "1" else step,
     )
 
 
@@ -107,6 +118,27 @@ def _step(file: CudaFile, update: Node, counter: str) -> str | None:
     return None
 
 
+def _addend(file: CudaFile, left: Node, counter: str) -> list[Node] | None:
+    """What a condition adds to the counter: nothing in `i < n`, [n] in `i + n <= b`, None for other forms."""
+    if file.source.slice(span(left)) == counter:
+        return []
+    first, added = left.child_by_field_name("left"), left.child_by_field_name("right")
+    operator = left.child_by_field_name("operator")
+    if left.type != "binary_expression" or first is None or added is None or operator is None:
+        return None
+    plus = file.source.slice(span(operator)) == "+" and file.source.slice(span(first)) == counter
+    return [added] if plus else None
+
+
+def _less(bound: str, addends: list[str]) -> str:
+    return bound + "".join(f" - ({a})" for a in addends)
+
+
+def _step_node(update: Node) -> Node:
+    right = update.child_by_field_name("right")
+    return right if right is not None else update
+
+
 class Bounds:
     """Interval arithmetic on the start of a copy loop: thread coordinates are never negative."""
 
@@ -114,6 +146,29 @@ class Bounds:
         self.file = file
         self.threads = threads
         self.arguments = _arguments(file, call)
+
+    def spelled(self, node: Node, depth: int = 0) -> str:
+        """The expression with locals that are never assigned replaced by their initialisers.
+
+        `int stride = BM / 4;` is no constant to C++, but its value is one.
+        """
+        text = self.file.source.slice(span(node))
+        if node.type == "identifier":
+            value = self._only_value(node, text) if depth < 6 else None
+            return f"({self.spelled(value, depth + 1)})" if value is not None else text
+        edits = [
+            (
+                child.start_byte - node.start_byte,
+                child.end_byte - node.start_byte,
+                self.spelled(child, depth + 1),
+            )
+            for child in node.named_children
+            if child.type not in ("comment", "type_descriptor", "template_argument_list")
+        ]
+        data = text.encode()
+        for start, end, new in reversed(edits):
+            data = data[:start] + new.encode() + data[end:]
+        return data.decode()
 
     def of(self, node: Node, depth: int = 0) -> tuple[int | None, int | None]:
         """Lowest and highest value, None where unbounded or unknown."""
