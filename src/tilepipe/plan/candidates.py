@@ -100,7 +100,7 @@ def make_plan(
     judge = _Judge(model, arch, have, work, wishes, rows, staged, widened)
     candidates = tuple(judge.judged(c) for c in _all_candidates(bool(widened)))
     viable = [c for c in candidates if c.status == "ok"]
-    viable.sort(key=lambda c: (-(c.predicted_speedup or 0.0), c.stages, c.id))
+    viable.sort(key=lambda c: (-(c.predicted_speedup or 0.0), judge.is_narrow(c), c.stages, c.id))
     return Plan(model.kernel.name, arch.name, rows, ratio, candidates, tuple(c.id for c in viable))
 
 
@@ -216,6 +216,11 @@ class _Judge:
         allowed = self.have.in_file or self.wishes.allow_launch_change
         return keeps and (allowed or not needs_change)
 
+    def is_narrow(self, c: Candidate) -> bool:
+        """Whether a candidate copies asynchronously in pieces of less than 16 bytes: the last choice without a model."""
+        widths = [w for b in self.model.buffers if (w := self._width(c, b)) is not None]
+        return c.variant in ("cp_async", "mixed") and min(widths, default=16) < 16
+
     def _predicted(self, c: Candidate, row: BudgetRow) -> float | None:
         if self.work is None:
             return None
@@ -224,9 +229,8 @@ class _Judge:
         value = predicted_speedup(self.arch, self.work, self.have.threads, self.rows[0], deep)
         if value is None:
             return None
-        widths = [w for b in self.model.buffers if (w := self._width(c, b)) is not None]
-        if c.variant in ("cp_async", "mixed") and widths:
-            value *= _NARROW if min(widths) < 16 else _WIDE
+        if c.variant in ("cp_async", "mixed"):
+            value *= _NARROW if self.is_narrow(c) else _WIDE
             value *= _REPARTITIONED if c.copy_bytes else 1.0
         if c.form == "textbook" and c.variant == "ldg":
             value *= _PACKED if any(site.text is not None for site in self.model.loads) else _PEELED
