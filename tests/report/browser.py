@@ -85,7 +85,9 @@ class Browser:
 
     def requests(self, page: Path) -> list[str]:
         """Addresses that `page` has asked for so far, its own included."""
-        events = [json.loads(e["message"])["message"] for e in self.call("POST", "/se/log", type="performance")]
+        events = [
+            json.loads(e["message"])["message"] for e in self.call("POST", "/se/log", type="performance")
+        ]
         sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
         return [s["request"]["url"] for s in sent if s.get("documentURL") == page.as_uri()]
 
