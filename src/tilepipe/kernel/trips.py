@@ -140,7 +140,10 @@ def _step_node(update: Node) -> Node:
 
 
 class Bounds:
-    """Interval arithmetic on the start of a copy loop: thread coordinates are never negative."""
+    """Interval arithmetic on the start of a copy loop: thread coordinates are never negative.
+
+    A divisor whose value is not known here (a template argument, a tile's extent) is taken to be positive.
+    """
 
     def __init__(self, file: CudaFile, threads: int | None, call: Statement | None) -> None:
         self.file = file
@@ -241,8 +244,18 @@ class Bounds:
             if both and b is not None and d is not None:
                 return 0, b * d if sign == "*" else b << d
             return (0, None) if both else (None, None)
+        if a is None or a < 0 or (sign == "/" and c is not None and c <= 0):
+            return None, None
+        if sign == "/" and c == d and c:
+            return a // c, b // c if b is not None else None
+        if sign == ">>" and c == d and c is not None and c >= 0:
+            return a >> c, b >> c if b is not None else None
+        if sign == "%" and c == d and c and c > 0:
+            return (a, b) if b is not None and b < c else (0, c - 1)
+        if sign == "&" and c == d and c is not None and c >= 0:
+            return 0, c if b is None else min(b, c)
         if sign in ("/", ">>", "%", "&"):
-            return (0, b) if a is not None and a >= 0 else (None, None)
+            return 0, b
         return None, None
 
 

@@ -217,7 +217,8 @@ class _Judge:
         return keeps and (allowed or not needs_change)
 
     def is_narrow(self, c: Candidate) -> bool:
-        """Whether a candidate copies asynchronously in pieces of less than 16 bytes: the last choice without a model."""
+        """Whether a candidate copies asynchronously in pieces of less than 16 bytes: the last choice without a
+        model."""
         widths = [w for b in self.model.buffers if (w := self._width(c, b)) is not None]
         return c.variant in ("cp_async", "mixed") and min(widths, default=16) < 16
 
