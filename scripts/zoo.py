@@ -23,6 +23,7 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.types import Correctness, Races
 from tilepipe.job import Job, open_jobs
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.widen import covered
 from tilepipe.launch import CpuDevice
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
@@ -113,11 +114,21 @@ def examine(job: Job, sizes: tuple[str, ...] = (), candidates: tuple[str, ...] =
     wanted = [c for c in wanted if not candidates or c.id in candidates]
     trials = tuple(t for c in wanted for t in try_candidate(job, model, c, sizes))
     refusal = "" if wanted else "; ".join(dict.fromkeys(c.reason or "" for c in plan.candidates))
-    found = {b.name: b.copy_bytes or 0 for b in model.buffers}
+    found = widths(job, model)
     kept = tuple(sorted(s.name for s in (*model.tile.invariant, *model.tile.scratch)))
     return Row(
         job.kernel.name, file, expect, original, refusal, trials, (expect["copies"], found), (single, kept)
     )
+
+
+def widths(job: Job, model: KernelModel) -> dict[str, int]:
+    """The widest asynchronous copies emitted into each staged tile: the author's, or wider ones that were proved."""
+    proved = covered(model, job.wide)
+    found = {}
+    for b in model.buffers:
+        wide = [w.bytes for w in job.wide if b.piece in proved and w.copy.use.buffer == b.piece]
+        found[b.name] = min(wide) if wide else b.copy_bytes or 0
+    return found
 
 
 def expectation(job: Job) -> Mapping[str, Any]:
@@ -245,6 +256,8 @@ def outcome_cell(row: Row) -> str:
         return f"refused: {row.refusal}"
     parts = [f"exact: {', '.join(row.exact)}"] if row.exact else []
     parts += [f"{t.status}: {t.id} ({t.reason})" for t in row.trials if t.status != "exact"]
+    lacking = [v for v in row.expect["variants"] if not any(i.startswith(f"{v}-") for i in row.exact)]
+    parts += [f"legal but not offered: {', '.join(lacking)}"] if lacking else []
     return "; ".join(parts)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
+from time import perf_counter
 from types import FrameType
 from typing import Literal
 
@@ -46,7 +47,9 @@ _UNEVEN = (
     "ragged",
     "edge",
 )  # size sets that tiles do not divide; "edge" is aligned for wide copies all the same
-_LIMIT_SECONDS = 20  # a mutant whose endless loop passes barriers ends here
+# A mutant whose endless loop passes barriers is given up after this many times what the unbroken kernel takes.
+_PATIENCE = 10
+_LEAST_SECONDS = 4.0
 
 
 @cache
@@ -86,6 +89,16 @@ class Subject:
             for with_nan in ((False, True) if name in ("small", *_UNEVEN) else (False,))
         ]
         return tuple(sorted(launches, key=lambda launch: launch.size.endswith(_WITH_NAN)))
+
+    @cached_property
+    def patience(self) -> float:
+        """Seconds after which a mutant will not end."""
+        loaded = _load(self, self.made.text)
+        assert not isinstance(loaded, Refusal)
+        start = perf_counter()
+        for launch in self.launches:
+            _try_launch(loaded, launch)
+        return max(_LEAST_SECONDS, _PATIENCE * (perf_counter() - start))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,11 +208,11 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 def try_text(s: Subject, text: str) -> Verdict:
     """Compile and run a changed text of the subject at every size, with copies landing late, then early."""
-    loaded = CpuDevice(s.job.toolchain).load(s.job.unit(text), s.job.arch.name)
+    loaded = _load(s, text)
     if isinstance(loaded, Refusal):
         return Verdict(f"{loaded.diagnostics[0].code} {loaded.diagnostics[0].message}", valid=False)
     try:
-        with _time_limit(_LIMIT_SECONDS):
+        with _time_limit(s.patience):
             for launch in s.launches:
                 caught = _try_launch(loaded, launch)
                 if caught:
@@ -207,6 +220,10 @@ def try_text(s: Subject, text: str) -> Verdict:
     except _TooLongError:
         return Verdict("does not end")
     return Verdict(None)
+
+
+def _load(s: Subject, text: str) -> Loaded | Refusal:
+    return CpuDevice(s.job.toolchain).load(s.job.unit(text), s.job.arch.name)
 
 
 def _try_launch(loaded: Loaded, launch: Launch) -> str | None:

@@ -22,6 +22,7 @@ SAMPLE = (
     ("softmax_pool.cu", "softmax_pool", ("mixed-2-ring", "prefetch-1-ring")),
     ("poc/naive_sgemm.cu", "sgemm_naive", ("cp_async-2-ring",)),
 )
+QUICK = ("ragged", "short0", "short2")  # size sets of a few tiles at most
 
 
 def opened(file: str, kernel: str) -> Job:
@@ -39,11 +40,10 @@ def test_every_case_says_what_is_expected() -> None:
             assert expectation(job)["why"]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("file", "kernel", "candidates"), SAMPLE, ids=[s[1] for s in SAMPLE])
 def test_outcome(file: str, kernel: str, candidates: tuple[str, ...]) -> None:
     job = opened(file, kernel)
-    row = examine(job, candidates=candidates)
+    row = examine(job, QUICK, candidates)
     assert row.verdict == "met", row
     assert {t.id for t in row.trials} >= set(candidates)
     if job.problem is not None and expectation(job).get("deterministic", True):
@@ -54,3 +54,18 @@ def test_outcome(file: str, kernel: str, candidates: tuple[str, ...]) -> None:
         expected, found = row.staged
         assert set(expected) == set(found)
         assert row.single[0] == row.single[1]
+
+
+def every_kernel() -> list[tuple[str, str]]:
+    opened = [
+        open_jobs(str(p), Options(device="cpu")) for p in sorted([*ZOO.glob("*.cu"), *ZOO.glob("poc/*.cu")])
+    ]
+    jobs = [job for found in opened if isinstance(found, tuple) for job in found if job.problem is not None]
+    return [(Path(job.path).relative_to(ZOO).as_posix(), job.kernel.name) for job in jobs]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("file", "kernel"), every_kernel())
+def test_every_kernel_in_every_form(file: str, kernel: str) -> None:
+    row = examine(opened(file, kernel))
+    assert row.verdict == "met", row
