@@ -126,11 +126,11 @@ class Analyzer(Calls):
                 self.out.reads += [Access(b, self.where(node)) for b in found.bases]
                 return NOTHING
             return found.bases | self.pointees(found.variables)
-        if found.kind == "shared":
-            return frozenset({found})
-        if found.kind == "file" and not found.is_array:
+        if found.kind in ("file", "shared") and not found.is_array:
             self.out.reads.append(Access(found, self.where(node)))
             return NOTHING
+        if found.kind == "shared":
+            return frozenset({found})
         self.out.uses.add(found)
         if found.is_array:
             return frozenset({found})

@@ -14,6 +14,7 @@ from tilepipe.kernel.rules_barriers import barriers_separate, barriers_uniform
 from tilepipe.kernel.rules_loop import already_pipelined, structure
 from tilepipe.kernel.rules_memory import (
     compute_keeps_tiles,
+    filled_at_once,
     has_staged,
     loader_is_pure,
     memory_independent,
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     has_staged,
     barriers_separate,
     loader_is_pure,
+    filled_at_once,
     compute_keeps_tiles,
     not_filled_outside,
     memory_independent,

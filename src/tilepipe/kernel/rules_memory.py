@@ -71,6 +71,29 @@ def loader_is_pure(q: Question) -> Refusal | None:
     return None
 
 
+def filled_at_once(q: Question) -> Refusal | None:
+    """TP012: a tile is filled between two barriers; what is stored in another phase meets what this one left."""
+    first: dict[Symbol, Item] = {}
+    for store in q.tile.stores:
+        if store.buffer not in q.tile.staged or store.kind == "compute":
+            continue
+        before = first.setdefault(store.buffer, store.item)
+        if _phase(q, before) != _phase(q, store.item):
+            return refusal(
+                "TP012",
+                f"`{store.buffer.name}` is filled in two phases of the loop body, with a barrier between",
+                q.source.place(store.item.statement.span),
+                f"filled here; at line {q.line(before.statement.span)} before",
+                "fill the tile in one phase, or use a second array",
+            )
+    return None
+
+
+def _phase(q: Question, item: Item) -> int:
+    top = item.parents[0] if item.parents else item.statement
+    return next(p.interval for p in q.tile.phases if p.statement is top)
+
+
 def compute_keeps_tiles(q: Question) -> Refusal | None:
     """TP012: the compute phase must not change a staged tile, unless the next load overwrites the change."""
     for store in q.tile.stores:

@@ -8,9 +8,11 @@ Textbook: two buffers, a main loop of tiles − 1 turns, the last tile peeled.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilepipe.kernel import surroundings
+from tilepipe.kernel.effects import Access
 from tilepipe.kernel.model import KernelModel
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.lines import line_start
@@ -235,7 +237,7 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
     turn += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]
     condition = text(loop.condition) if loop.condition is not None else ""
     last = [f"if ({condition})", f"{_STEP}tp_compute(tp_stage);"]
-    if update and not loop.declares:  # the counter lives on after the loop
+    if loop.update_effects.defs - loop.declares:  # what the header moves lives on after the loop
         last = [f"if ({condition}) {{", f"{_STEP}tp_compute(tp_stage);", f"{_STEP}{update};", "}"]
     lines += [*(_STEP + t for t in turn), "}", "// epilogue: the last tile", *last]
     closing = _lines(s.indent, lines)
@@ -254,9 +256,7 @@ def epilogue(s: Shape) -> str:
             "// epilogue: nothing in flight when shared memory is reused or the kernel returns",
             "tp_wait<0>();",
         ]
-    after = surroundings.after_effects(s.model.tile)
-    reused = surroundings.is_repeated(s.model.tile) or bool(after.shared_reads() or after.shared_writes())
-    if reused and (s.is_ring or s.peeled):
+    if _needs_barrier(s.model) and (s.is_ring or s.peeled):
         lines.append("__syncthreads();")
     last = (
         f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1"
@@ -267,6 +267,29 @@ def epilogue(s: Shape) -> str:
     )
     lines += [b.replace("{stage}", last) for b in s.ring.rebind]
     return _lines(s.indent, lines)
+
+
+def _needs_barrier(model: KernelModel) -> bool:
+    """Whether threads may see each other's memory after the loop: the author's last barrier may be gone."""
+    after = surroundings.after_effects(model.tile)
+    if surroundings.is_repeated(model.tile) or after.shared_reads() or after.shared_writes():
+        return True
+    during = model.tile.loop.effects()
+    return _may_meet(during.global_writes(), (*after.global_reads(), *after.global_writes())) or _may_meet(
+        during.global_reads(), after.global_writes()
+    )
+
+
+def _may_meet(some: Sequence[Access], others: Sequence[Access]) -> bool:
+    """Whether one of `some` and one of `others` may touch the same memory."""
+    for a in some:
+        for b in others:
+            if a.base is None or b.base is None or a.base == b.base:
+                return True
+            apart = a.base.restrict or b.base.restrict or "file" in (a.base.kind, b.base.kind)
+            if not apart:
+                return True
+    return False
 
 
 def _after_brace(s: Shape, brace: int) -> int:
