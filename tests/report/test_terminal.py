@@ -87,6 +87,17 @@ def test_all_reasons_are_shown_where_nothing_is_left() -> None:
     assert all(f"reason {n}\n" in text for n in range(9))
 
 
+def test_candidates_that_the_model_passed_over_are_not_built() -> None:
+    passed = tuple(
+        CandidateReport(Candidate(f"cp_async-{n}-ring", "cp_async", n, "ring", predicted_speedup=0.9))
+        for n in (4, 6, 7)
+    )
+    text = rendered(replace(PIPELINED, candidates=(*PIPELINED.candidates[:1], *passed)))
+    assert "cp_async-4-ring, cp_async-6-ring and 1 more  not among the best predicted" in text
+    assert "cp_async-4-ring  ok" not in text
+    assert "cp_async-4-ring  ok" in rendered(replace(PIPELINED, candidates=passed))
+
+
 def test_reasons_that_differ_in_the_stages_are_one() -> None:
     rejected = tuple(
         CandidateReport(Candidate(f"c-{n}", "ldg", n, "ring", "rejected", f"ask with --stages {n}"))

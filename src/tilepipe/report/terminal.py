@@ -106,11 +106,10 @@ def _candidates(report: RunReport) -> Table:
     table = _table(
         "candidate", "status", "copies", "registers", "spills", "shared", "predicted", numbers=(3, 4, 5, 6)
     )
-    styles = {"ok": "", "rejected": "dim", "failed": "red"}
     for c in report.candidates:
-        plan = c.candidate
-        if plan.status == "rejected":
+        if c.candidate.status == "rejected" or words.is_passed_over(report, c):
             continue
+        plan = c.candidate
         chosen = plan.id == report.chosen
         table.add_row(
             plan.id,
@@ -120,7 +119,7 @@ def _candidates(report: RunReport) -> Table:
             "" if c.spills is None else str(c.spills),
             str(plan.shared_bytes) if plan.shared_bytes else "",
             words.times(plan.predicted_speedup),
-            style="bold" if chosen else styles[plan.status],
+            style="bold" if chosen else "red" if plan.status == "failed" else "",
         )
     return table
 

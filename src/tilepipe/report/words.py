@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilepipe.evidence.types import Benchmark, Correctness, EventKind, Races, Sass, SizeResult, Status, Timing
-from tilepipe.plan.types import Candidate, Ratio
-from tilepipe.report.result import RunReport
+from tilepipe.plan.types import Ratio
+from tilepipe.report.result import CandidateReport, RunReport
 
 MAX_FINDINGS = 4
 MARKS: dict[Status, str] = {"passed": "✓", "failed": "✗", "unknown": "?"}
@@ -127,15 +127,22 @@ def reasons(report: RunReport) -> dict[str, list[str]]:
     """Why candidates are not to be had → their ids, failures first. Reasons that differ in nothing but the
     candidate's own number of stages are one."""
     grouped: dict[str, list[str]] = {}
-    ordered = sorted(report.candidates, key=lambda c: c.candidate.status != "failed")
-    for plan in (c.candidate for c in ordered):
-        if plan.status != "ok" or plan.reason:
-            grouped.setdefault(_reason(plan), []).append(plan.id)
+    for c in sorted(report.candidates, key=lambda c: c.candidate.status == "rejected"):
+        plan = c.candidate
+        if is_passed_over(report, c):
+            grouped.setdefault("not among the best predicted; ask for one with --candidate", []).append(
+                plan.id
+            )
+        elif plan.status != "ok" or plan.reason:
+            reason = plan.reason or plan.status
+            grouped.setdefault(reason.replace(f"--stages {plan.stages}", "--stages N"), []).append(plan.id)
     return grouped
 
 
-def _reason(plan: Candidate) -> str:
-    return (plan.reason or plan.status).replace(f"--stages {plan.stages}", "--stages N")
+def is_passed_over(report: RunReport, c: CandidateReport) -> bool:
+    """Whether a candidate that may be built was not, though others were: the model had preferred those."""
+    built = any(other.registers is not None for other in report.candidates)
+    return built and c.registers is None and c.candidate.status == "ok"
 
 
 def fastest_first(benchmark: Benchmark) -> list[tuple[str, Timing]]:
