@@ -81,8 +81,12 @@ def _summary(candidate: Candidate) -> str:
     place = f"stage t mod {stages}" if stages > 1 else "the one stage"
     match candidate.variant:
         case "cp_async":
-            ahead = "tile t + 1 is" if stages == 2 else f"tiles t + 1 to t + {stages - 1} are"
-            return f"While tile t is computed from {place}, {ahead} being copied into the other stages."
+            if stages == 2:
+                return (
+                    f"While tile t is computed from {place}, tile t + 1 is being copied into the other stage."
+                )
+            ahead = f"tiles t + 1 to t + {stages - 1} are being copied into the other stages"
+            return f"While tile t is computed from {place}, {ahead}."
         case "mixed":
             return (
                 f"While tile t is computed from {place}, tile t + 1 is on its way: copied into the other stage "
