@@ -1,0 +1,211 @@
+"""Each rule in both directions: a small kernel that is refused, and the smallest edit of it that is pipelined."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.model import Study, study
+from tilepipe.source import SourceFile
+
+PAGES = sorted((Path(__file__).parents[2] / "docs" / "refusals").glob("TP0*.md"))
+
+KERNEL = """\
+__global__ void f(const float* __restrict__ a, const int* __restrict__ idx, float* __restrict__ c, int n)
+{
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int row = 0;
+    for (int k = 0; k < n; ++k) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i)
+            sum += s[i];
+        __syncthreads();
+    }
+    c[threadIdx.x] = sum;
+}
+"""
+
+
+def answer(text: str, no_alias: frozenset[str] = frozenset()) -> Study | Refusal:
+    file = CudaFile(SourceFile("f.cu", text))
+    return study(file, file.kernels[0], no_alias)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Replacements in KERNEL: `refused` makes it illegal at the line that contains `at`, `legal` instead does not."""
+
+    code: str
+    label: str
+    at: str
+    refused: tuple[tuple[str, str], ...]
+    legal: tuple[tuple[str, str], ...]
+
+
+LOAD = "s[threadIdx.x] = a[k * 128 + threadIdx.x];"
+END = "        __syncthreads();\n    }\n    c"
+HEAD = "for (int k = 0; k < n; ++k)"
+SUM = "sum += s[i];"
+
+PAIRS = {
+    "no end barrier": Pair(
+        "TP010", "read here; overwritten at line 7 without a barrier between", SUM, ((END, "    }\n    c"),), ()
+    ),
+    "loop of its own length per thread": Pair(
+        "TP011",
+        "not the same for all threads",
+        HEAD.replace("n;", "n + threadIdx.x;"),
+        ((HEAD, HEAD.replace("n;", "n + threadIdx.x;")),),
+        ((HEAD, HEAD.replace("n;", "n + blockIdx.x;")),),
+    ),
+    "barrier in a branch of threads": Pair(
+        "TP011",
+        "not reached by all threads",
+        "if (threadIdx.x > 3) __syncthreads();",
+        (("        for", "        if (threadIdx.x > 3) __syncthreads();\n        for"),),
+        (("        for", "        if (n > 3) __syncthreads();\n        for"),),
+    ),
+    "tile changed by compute": Pair(
+        "TP012",
+        "the tile is changed here",
+        "s[threadIdx.x ^ 1] += sum;",
+        ((SUM, SUM + "\n        s[threadIdx.x ^ 1] += sum;"), (END, END)),
+        ((SUM, SUM + "\n        c[threadIdx.x ^ 1] += sum;"), (END, END)),
+    ),
+    "tile cleared after use": Pair(
+        "TP012",
+        "filled here; at line 7 before",
+        "s[threadIdx.x] = 0.0f;",
+        ((END, END.replace("    }", "        s[threadIdx.x] = 0.0f;\n    }")),),
+        ((LOAD, "s[threadIdx.x] = 0.0f;\n        " + LOAD),),
+    ),
+    "address from the sum": Pair(
+        "TP013",
+        "depends on this iteration's computation through line 10",
+        "a[int(sum) + threadIdx.x]",
+        ((LOAD, "s[threadIdx.x] = a[int(sum) + threadIdx.x];"),),
+        ((LOAD, "s[threadIdx.x] = a[int(n) + threadIdx.x];"),),
+    ),
+    "tile filled before the loop": Pair(
+        "TP015",
+        "filled here",
+        "s[threadIdx.x] = 1.0f;",
+        (("    int row = 0;", "    s[threadIdx.x] = 1.0f;\n    __syncthreads();"),),
+        (("    int row = 0;", "    c[threadIdx.x] = 1.0f;\n    __syncthreads();"),),
+    ),
+    "store that may alias": Pair(
+        "TP016",
+        "stored here; loaded at line 7",
+        "c[k] = sum;",
+        ((END, "        c[k] = sum;\n" + END), (" __restrict__ a", " a"), (" __restrict__ c", " c")),
+        ((END, "        c[k] = sum;\n" + END),),
+    ),
+    "store into the input": Pair(
+        "TP017",
+        "stored here; loaded at line 7",
+        "a[k] = sum;",
+        ((END, "        a[k] = sum;\n" + END), ("const float* __restrict__ a", "float* __restrict__ a")),
+        ((END, "        c[k] = sum;\n" + END), ("const float* __restrict__ a", "float* __restrict__ a")),
+    ),
+    "break": Pair(
+        "TP019", "`break` here", "if (k > 9) break;", ((END, "        if (k > 9) break;\n" + END),),
+        ((SUM, "{ if (i > 9) break; sum += s[i]; }"),),
+    ),
+    "continue": Pair(
+        "TP019", "`continue` here", "continue;", ((LOAD, "if (idx[k]) continue;\n        " + LOAD),),
+        ((SUM, "{ if (i & 1) continue; sum += s[i]; }"),),
+    ),
+    "increment within the store": Pair(
+        "TP021",
+        "`row` changes here",
+        "a[row++ * 128",
+        ((LOAD, LOAD.replace("k * 128", "row++ * 128")), (SUM, "sum += s[i] * row;")),
+        ((LOAD, LOAD.replace("k * 128", "row * 128") + "\n        row += 1;"), (SUM, "sum += s[i] * row;")),
+    ),
+    "state through a pointer": Pair(
+        "TP021",
+        "through a pointer, a reference or a lambda",
+        "*p += 1;",
+        (
+            ("    int row = 0;", "    int row = 0, *p = &row;"),
+            (LOAD, LOAD.replace("k * 128", "row * 128") + "\n        *p += 1;"),
+            (SUM, "sum += s[i] * row;"),
+        ),
+        (
+            ("    int row = 0;", "    int row = 0, *p = &row;"),
+            (LOAD, LOAD.replace("k * 128", "row * 128") + "\n        row += 1;"),
+            (SUM, "sum += s[i] * row;"),
+        ),
+    ),
+    "guard that leaves old elements": Pair(
+        "TP022",
+        "read here; filled only under the condition at line 7",
+        SUM,
+        ((LOAD, "if (k + threadIdx.x < n) " + LOAD),),
+        ((LOAD, "if (k + threadIdx.x < n) " + LOAD + " else s[threadIdx.x] = 0.0f;"),),
+    ),
+    "element that depends on the tile": Pair(
+        "TP022",
+        "where this stores depends on the tile",
+        "s[(threadIdx.x + k) % 64]",
+        ((LOAD, LOAD.replace("s[threadIdx.x]", "s[(threadIdx.x + k) % 64]")),),
+        ((LOAD, LOAD.replace("s[threadIdx.x]", "s[(threadIdx.x + n) % 128]")),),
+    ),
+}  # fmt: skip
+
+
+def edited(edits: tuple[tuple[str, str], ...]) -> str:
+    text = KERNEL
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_refused_where_it_says(name: str) -> None:
+    pair = PAIRS[name]
+    found = answer(edited(pair.refused))
+    assert isinstance(found, Refusal)
+    (diagnostic,) = found.diagnostics
+    assert diagnostic.place is not None
+    assert (diagnostic.code, diagnostic.severity) == (pair.code, "refusal")
+    assert pair.at in diagnostic.place.text
+    assert diagnostic.label == pair.label
+    assert diagnostic.help
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_smallest_edit_lifts_it(name: str) -> None:
+    found = answer(edited(PAIRS[name].legal))
+    assert isinstance(found, Study), found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_the_page_shows_a_refused_kernel_and_a_legal_one(page: Path) -> None:
+    before, after = re.findall(r"```cuda\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    refused = answer(before)
+    assert isinstance(refused, Refusal)
+    assert refused.diagnostics[0].code == page.stem
+    assert isinstance(answer(after), Study)
+
+
+def test_a_promise_about_aliases_is_taken() -> None:
+    text = edited(PAIRS["store into the input"].refused)
+    assert isinstance(answer(text, frozenset({"a"})), Study)
+
+
+@pytest.mark.parametrize("lost", ["(", "{", "int k = 0;", ") {"])
+def test_text_that_does_not_parse_is_refused(lost: str) -> None:
+    at = KERNEL.index("for (int k")
+    text = KERNEL[:at] + KERNEL[at:].replace(lost, "", 1)
+    file = CudaFile(SourceFile("f.cu", text))
+    answers = [study(file, kernel) for kernel in file.kernels]
+    assert all(isinstance(a, Refusal) for a in answers)
