@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilepipe.builds import Built, audit_candidate, build_candidate
 from tilepipe.diagnostics import Refusal, error
+from tilepipe.emulating import emulate
 from tilepipe.evidence.benchmark import fastest
 from tilepipe.evidence.types import Benchmark
 from tilepipe.gpu import normalise_arch
@@ -32,7 +33,8 @@ from tilepipe.source import SourceFile
 from tilepipe.toolchain import select_toolchain
 
 __all__ = [
-    "bench", "check", "draft", "open_job", "open_jobs", "pipeline_source", "rewrite", "run", "sass", "verify",
+    "bench", "check", "draft", "emulate", "open_job", "open_jobs", "pipeline_source", "rewrite", "run", "sass",
+    "verify",
 ]  # fmt: skip
 
 # A version of a kernel that somebody else made, in the shape of a candidate.

@@ -187,7 +187,12 @@ def test_global_bounds(offset: int, inside: bool, checks: bool) -> None:
     if offset == 126:
         body = body.replace("ld.global.u32 %x", "ld.global.v2.u16 {%h, %h2}")
     registers = ".reg .b16 %h, %h2;"
-    done = launch(program(kernel(body, registers)), [data, np.zeros(1, np.uint32)], 8, mode="checked" if checks else "unchecked")
+    done = launch(
+        program(kernel(body, registers)),
+        [data, np.zeros(1, np.uint32)],
+        8,
+        mode="checked" if checks else "unchecked",
+    )
     if inside:
         assert not done.findings
     else:

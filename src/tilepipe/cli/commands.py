@@ -15,7 +15,7 @@ from tilepipe.cli import options as opt
 from tilepipe.cli.command import command
 from tilepipe.cli.output import write_file
 from tilepipe.cli.steps import load_steps
-from tilepipe.cli.streams import print_diagnostics, print_report, progress
+from tilepipe.cli.streams import console, print_diagnostics, print_report, progress
 from tilepipe.cli.targets import (
     Targets,
     deliver_json,
@@ -167,6 +167,31 @@ def sass(
     """Audit the machine code of one candidate against the original: is the load under the math?"""
     steps = load_steps()
     return _examine(Targets(str(file), json=json), opt.required_evidence(require), options, steps.sass)
+
+
+@command(app, opt.KERNEL, opt.EMULATING, opt.BUILD)
+def emulate(
+    options: "Options",
+    file: opt.File,
+    blocks: opt.Blocks = "",
+    json: opt.Json = None,
+) -> int:
+    """Run a kernel as it is on the CPU: races and faults, bank conflicts, coalescing, compute against load."""
+    from tilepipe.cli.emulation import blocks_of, emulation_json, print_emulation
+    from tilepipe.report import refused_report
+
+    wanted, targets = blocks_of(blocks), Targets(str(file), json=json)
+    if (conflict := targets.conflict()) is not None:
+        return _refuse(conflict)
+    steps = load_steps()
+    job = steps.open_job(str(file), replace(options, device="cpu"))
+    result = job if isinstance(job, Refusal) else steps.emulate(job, wanted, progress)
+    if isinstance(result, Refusal):
+        return _finish(refused_report(result), result.exit_code, targets)
+    failed = deliver_json(emulation_json(result), json)
+    print_diagnostics(result.diagnostics)
+    print_emulation(result, console(sys.stderr if targets.stdout_is_taken else sys.stdout))
+    return _refuse(failed) if failed else 0 if result.is_clean else 3
 
 
 @command(app, opt.KERNEL, opt.BUILD)

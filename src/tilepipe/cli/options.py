@@ -53,6 +53,11 @@ Require = Annotated[
     ),
 ]
 
+Blocks = Annotated[
+    str,
+    _option(_KERNEL, "--blocks", metavar="N|all", help="Blocks of each grid; default what runs in seconds."),
+]
+
 # Groups of what makes an `Options`: name → annotation and default.
 KERNEL = {
     "kernel": (
@@ -90,6 +95,7 @@ RUNNING = {
         False,
     ),
 }
+EMULATING = {name: option for name, option in RUNNING.items() if name != "device"}
 CHANGED = {
     "changed_problem": (
         Annotated[

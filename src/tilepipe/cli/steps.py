@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from tilepipe.diagnostics import Refusal
+    from tilepipe.emulating import Emulation
     from tilepipe.options import Options
     from tilepipe.report import RunReport
 
@@ -35,6 +36,8 @@ class Steps(Protocol):
     def bench(self, job: Job, progress: Progress) -> RunReport | Refusal: ...
 
     def sass(self, job: Job) -> RunReport | Refusal: ...
+
+    def emulate(self, job: Job, blocks: int | None, progress: Progress) -> Emulation | Refusal: ...
 
     def draft(self, path: str, options: Options) -> str | Refusal:
         """The text of a first problem file for the kernels of the file at `path`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.emulator.findings import Shape
@@ -47,7 +48,7 @@ def _shape(declared: Declared, answers: Mapping[str, Answer]) -> Shape | None:
     known = [s for s in sizes[1:] if isinstance(s, int) and s > 0]
     if len(known) < declared.rank:
         return None
-    inner = tuple(outer // inner for outer, inner in zip(known, known[1:], strict=False))
+    inner = tuple(outer // inner for outer, inner in pairwise(known))
     return Shape((0, *inner), known[-1])
 
 

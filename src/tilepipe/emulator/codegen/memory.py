@@ -27,11 +27,11 @@ def memory_operand(b: Builder, operand: Operand) -> Mem:
 
 # How an access meets those of other blocks; the numbers of `runtime/types.h`.
 TOUCH, WRITE, ATOMIC = range(3)
-_STRONG = ("volatile", "relaxed", "acquire", "release")  # meant to meet other threads' accesses
+_STRONG = ("volatile", "relaxed", "release")  # stores meant to meet other threads' accesses
 
 
-def access_kind(i: Instruction, write: bool) -> int:
-    return ATOMIC if any(m in _STRONG for m in i.mods) else WRITE if write else TOUCH
+def store_kind(i: Instruction) -> int:
+    return ATOMIC if any(m in _STRONG for m in i.mods) else WRITE
 
 
 def pointer(b: Builder, mem: Mem, space: str, size: int, access: int) -> str:
@@ -93,9 +93,7 @@ def load(b: Builder, i: Instruction) -> None:
     refuse_hints(b, i)
     kind, count = access_size(b, i)
     space = space_of(i)
-    where = pointer(
-        b, memory_operand(b, i.operands[1]), space, kind.bytes * count, access_kind(i, write=False)
-    )
+    where = pointer(b, memory_operand(b, i.operands[1]), space, kind.bytes * count, TOUCH)
     if space in ("global", "generic"):
         b.count_loaded(kind.bytes * count)
     if count == 1:
@@ -110,8 +108,8 @@ def load(b: Builder, i: Instruction) -> None:
 def store(b: Builder, i: Instruction) -> None:
     refuse_hints(b, i)
     kind, count = access_size(b, i)
-    access = access_kind(i, write=True)
-    where = pointer(b, memory_operand(b, i.operands[0]), space_of(i), kind.bytes * count, access)
+    size = kind.bytes * count
+    where = pointer(b, memory_operand(b, i.operands[0]), space_of(i), size, store_kind(i))
     values = [b.read(o, kind) for o in items(i.operands[1])]
     if count == 1:
         b.emit(f"store {kind.llvm} {values[0]}, ptr {where}, align 1")

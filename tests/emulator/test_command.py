@@ -1,0 +1,151 @@
+"""`tilepipe emulate`: what it reports and how it exits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilepipe.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+POC = Path(__file__).parent.parent / "zoo" / "poc"
+
+# Transposes through shared memory; WIDTH 32 makes the column reads meet in one bank.
+TRANSPOSE = """\
+extern "C" __global__ void transpose(const float* in, float* out, int n) {
+  __shared__ float tile[32][WIDTH];
+  const int x = threadIdx.x, y = threadIdx.y;
+  tile[y][x] = in[(blockIdx.y * 32 + y) * n + blockIdx.x * 32 + x];
+  __syncthreads();
+  out[(blockIdx.x * 32 + y) * n + blockIdx.y * 32 + x] = tile[x][y];
+}
+"""
+PROBLEM = """\
+schema = 1
+[kernels.transpose]
+grid = ["n // 32", "n // 32"]
+block = ["32", "32"]
+args = [{ name = "in", in = ["n", "n"] }, { name = "out", out = ["n", "n"] }, { value = "n" }]
+[kernels.transpose.sizes]
+one = { n = 32 }
+two = { n = 64 }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "t.cu").write_text(text)
+    (folder / "t.toml").write_text(PROBLEM)
+
+
+def emulated(arguments: str, capsys: Capture) -> tuple[int, dict[str, Any], str]:
+    """Exit code, JSON and messages."""
+    code = main(["emulate", *arguments.split(), "--json", "-"])
+    streams = capsys.readouterr()
+    return code, json.loads(streams.out), streams.err
+
+
+def test_a_clean_kernel_with_bank_conflicts(folder: Path, capsys: Capture) -> None:
+    write(folder, TRANSPOSE.replace("WIDTH", "32"))
+    code, value, messages = emulated("t.cu", capsys)
+    assert (code, value["clean"], value["kernel"]["name"]) == (0, True, "transpose")
+    assert list(value["sizes"]) == ["one", "two"]
+    run = value["sizes"]["two"]
+    assert (run["blocks_run"], run["blocks_total"], run["within_tolerance"]) == (4, 4)
+    by_line = {a["line"]: a for a in run["shared"]}
+    assert (by_line[4]["degree"], by_line[6]["degree"], by_line[6]["worst"]) == (1.0, 32.0, 32)
+    assert {a["array"]: a["sectors"] for a in run["global"]} == {"in": 4.0, "out": 4.0}
+    assert run["per_tile"] == {"tiles": 4, "load_bytes": 4096.0, "flops": 0.0, "flops_per_byte": 0.0}
+    assert "transpose: clean at 2 sizes on the CPU" in messages
+
+
+def test_padding_takes_the_conflicts_away(folder: Path, capsys: Capture) -> None:
+    write(folder, TRANSPOSE.replace("WIDTH", "33"))
+    code, value, _ = emulated("t.cu --size one", capsys)
+    assert (code, list(value["sizes"])) == (0, ["one"])
+    assert {a["degree"] for a in value["sizes"]["one"]["shared"]} == {1.0}
+
+
+def test_a_race_is_3_with_a_caret_on_the_authors_line(folder: Path, capsys: Capture) -> None:
+    write(folder, TRANSPOSE.replace("WIDTH", "33").replace("  __syncthreads();\n", ""))
+    code, value, messages = emulated("t.cu", capsys)
+    assert (code, value["clean"]) == (3, False)
+    kinds = {f["kind"] for run in value["sizes"].values() for f in run["findings"]}
+    assert "write-read race" in kinds
+    assert "t.cu:5:3: TP305 error: thread" in messages
+    assert "5 |   out[(blockIdx.x * 32 + y)" in messages
+    assert "write-read race; the other access is on line 4" in messages
+    assert "(size one and 1 more" in messages
+
+
+def test_blocks_that_race_are_3(folder: Path, capsys: Capture) -> None:
+    write(folder, TRANSPOSE.replace("WIDTH", "33").replace("out[(blockIdx.x * 32 + y)", "out[y"))
+    code, value, messages = emulated("t.cu", capsys)
+    assert (code, value["sizes"]["one"]["findings"]) == (3, [])
+    (found,) = value["sizes"]["two"]["findings"]
+    assert (found["kind"], found["where"], found["lines"]) == ("race between blocks", "out[0]", [6, 6])
+    assert "the other block's access is on line 6" in messages
+
+
+def test_a_wrong_result_is_3(folder: Path, capsys: Capture) -> None:
+    source = (POC / "naive_sgemm.cu").read_text()
+    (folder / "s.cu").write_text(source.replace("acc += As", "acc -= As"))
+    code, value, messages = emulated(f"s.cu -p {POC / 'naive_sgemm.toml'} --size short1", capsys)
+    assert (code, value["sizes"]["short1"]["within_tolerance"]) == (3, False)
+    assert "TP306 error: size short1: the result is outside the tolerance" in messages
+
+
+def test_work_per_tile_is_measured(capsys: Capture) -> None:
+    """16 x 16 x 16 tiles: two of 1 KB are loaded, 16^3 multiply-adds done; ragged edges load less."""
+    code, value, _ = emulated(f"{POC / 'naive_sgemm.cu'} --size small --size ragged --size short0", capsys)
+    assert code == 0
+    small, ragged = value["sizes"]["small"], value["sizes"]["ragged"]
+    assert small["per_tile"] == {"tiles": 20, "load_bytes": 2048, "flops": 8192, "flops_per_byte": 4.0}
+    assert (small["within_tolerance"], ragged["within_tolerance"]) == (True, True)
+    assert ragged["per_tile"]["load_bytes"] < 2048
+    assert value["sizes"]["short0"]["per_tile"] is None
+
+
+def test_blocks_are_sampled(capsys: Capture) -> None:
+    file = POC / "naive_sgemm.cu"
+    for wanted, ran in (("3", 3), ("1", 1), ("all", 6), ("100", 6)):
+        _, value, _ = emulated(f"{file} --size ragged --blocks {wanted}", capsys)
+        run = value["sizes"]["ragged"]
+        assert (run["blocks_run"], run["blocks_total"]) == (ran, 6), wanted
+        assert (run["within_tolerance"] is None) == (ran < 6)
+
+
+def test_both_ways_of_landing_for_kernels_with_asynchronous_copies(capsys: Capture) -> None:
+    code, value, _ = emulated(f"{POC.parent / 'axpy_async_ring.cu'} --size short2", capsys)
+    assert (code, value["copies"]) == (0, ["late", "early"])
+
+
+def test_the_tables(capsys: Capture) -> None:
+    assert main(["emulate", str(POC / "naive_sgemm.cu"), "--size", "small"]) == 0
+    out = capsys.readouterr().out
+    assert "4 of 4  within" in out
+    assert "shared memory (size small)" in out and "global memory (size small)" in out
+    row = next(line.split() for line in out.splitlines() if line.split()[:3] == ["13", "load", "As"])
+    assert row[3:] == ["2560", "1.0", "1", "1.0", "1.0"]
+
+
+@pytest.mark.parametrize("wrong", ["0", "-3", "some", "1.5"])
+def test_wrong_numbers_of_blocks(wrong: str, folder: Path, capsys: Capture) -> None:
+    write(folder, TRANSPOSE)
+    assert main(["emulate", "t.cu", f"--blocks={wrong}"]) == 2
+    assert "--blocks" in capsys.readouterr().err
+
+
+def test_without_a_problem_file(folder: Path, capsys: Capture) -> None:
+    (folder / "t.cu").write_text(TRANSPOSE.replace("WIDTH", "32"))
+    code, value, messages = emulated("t.cu", capsys)
+    assert (code, value["diagnostics"][0]["code"]) == (2, "TP304")
+    assert "TP304" in messages

@@ -1,0 +1,155 @@
+"""What findings say: elements by their indices, assertions by their text; and what is left out is noted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from snippets import Array
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.emulator.findings import Shape, plain_name, subscripts
+from tilepipe.launch import CpuDevice, LaunchOptions, RunResult
+from tilepipe.launch.shapes import shared_shapes
+from tilepipe.problem import Array as ProblemArray
+from tilepipe.problem import Case
+from tilepipe.toolchain import NvrtcToolchain, Unit
+
+
+def launched(nvrtc: NvrtcToolchain, text: str, shared: int = 0, instantiate: str | None = None) -> RunResult:
+    """One block of 32 threads of `k(float* out)`."""
+    loaded = CpuDevice(nvrtc).load(Unit(text, "words.cu", "k", instantiate), "sm_80")
+    assert not isinstance(loaded, Refusal), loaded
+    out: Array = np.zeros(64, np.float32)
+    case = Case("one", {}, (1, 1, 1), (32, 1, 1), shared, (ProblemArray("out", "out", out, out),), None, None)
+    done = loaded.run(case, LaunchOptions())
+    assert isinstance(done, RunResult), done
+    return done
+
+
+@pytest.mark.parametrize(
+    ("declaration", "write", "where"),
+    [
+        ("volatile __shared__ float As[2][64];", "As[1][37] = t;", "As[1][37]"),
+        ("enum { S = 3 }; volatile __shared__ __align__(16) float pad[5], As_ring[S][4][8];", "As_ring[2][3][5] = t;",
+         "As_ring[2][3][5]"),
+        ("__shared__ alignas(16) volatile short s[70];", "s[69] = t;", "s[69]"),
+        ("volatile __shared__ int one;", "one = t;", "one"),
+        ("extern __shared__ double room[];", "room[9] = t;", "room[9]"),
+        ("__shared__ volatile float4 v[2][8];", "v[1][2].z = t;", "v[1][2] + 8 bytes"),
+        ("/* __shared__ int x[3]; */ __shared__ volatile float x[1 << 5];", "x[30] = t;", "x[30]"),
+    ],
+)  # fmt: skip
+def test_an_element_is_named_by_its_indices(
+    nvrtc: NvrtcToolchain, declaration: str, write: str, where: str
+) -> None:
+    text = f"""extern "C" __global__ void k(float* out) {{
+  {declaration}
+  const int t = threadIdx.x;
+  {write}
+  out[t] = 1;
+}}"""
+    (found,) = launched(nvrtc, text, shared=256 if "extern __" in declaration else 0).findings
+    assert (found.kind, found.where) == ("write-write race", where)
+    assert where in found.message
+
+
+def test_shapes_of_a_template_and_of_a_name_declared_twice(nvrtc: NvrtcToolchain) -> None:
+    text = """
+template <int N> __global__ void k(float* out) {
+  __shared__ volatile float tile[N][N + 1];
+  { __shared__ int twice[4]; twice[threadIdx.x & 3] = 0; }
+  { __shared__ int twice[2]; twice[threadIdx.x & 1] = 0; }
+  tile[1][2] = threadIdx.x;
+  out[threadIdx.x] = tile[1][2];
+}
+template __global__ void k<8>(float*);
+"""
+    shapes = shared_shapes(nvrtc, Unit(text, "words.cu", "k", "k<8>"))
+    assert shapes == {"tile": Shape((0, 9), 4)}
+    places = {f.where for f in launched(nvrtc, text, instantiate="k<8>").findings}
+    assert "tile[1][2]" in places
+
+
+def test_without_an_answer_the_offset_is_named(nvrtc: NvrtcToolchain) -> None:
+    """A declaration behind a macro is not seen: the variable and the bytes are."""
+    text = """
+#define ROOM(type, name, size) __shared__ volatile type name[size]
+extern "C" __global__ void k(float* out) {
+  ROOM(float, hidden, 8);
+  hidden[3] = threadIdx.x;
+  out[threadIdx.x] = 1;
+}
+"""
+    (found,) = launched(nvrtc, text).findings
+    assert found.where == "hidden + 12 bytes"
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.sampled_from([1, 2, 4, 16]), st.data())
+def test_subscripts_are_those_of_a_row_major_array(
+    dimensions: list[int], element: int, data: st.DataObject
+) -> None:
+    index = data.draw(st.integers(0, int(np.prod(dimensions)) - 1))
+    rest = data.draw(st.integers(0, element - 1))
+    want = "".join(f"[{i}]" for i in np.unravel_index(index, dimensions))
+    got = subscripts(Shape((0, *dimensions[1:]), element), index * element + rest)
+    assert got == want + (f" + {rest} bytes" if rest else "")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZZ11sgemm_naiveE2As", "As"),
+        ("_ZZ4gemmILi128ELi8EEvPKfE7As_ring", "As_ring"),
+        ("_ZZ3E4ExE4E5E6", "E5E6"),
+        ("_ZN2ns4roomE", "_ZN2ns4roomE"),
+        ("smem", "smem"),
+    ],
+)
+def test_plain_names(symbol: str, name: str) -> None:
+    assert plain_name(symbol) == name
+
+
+def test_printf_is_left_out_with_one_note(nvrtc: NvrtcToolchain) -> None:
+    text = """
+#include <cstdio>
+extern "C" __global__ void k(float* out) {
+  printf("thread %d of %s\\n", threadIdx.x, "words");
+  if (threadIdx.x == 3) out[40] = printf("three");
+  out[threadIdx.x] = 1;
+}
+"""
+    done = launched(nvrtc, text)
+    assert done.findings == ()
+    assert done.notes == ("printf prints nothing here and returns 0",)
+
+
+def test_an_assertion_that_fails_is_a_trap_with_its_text(nvrtc: NvrtcToolchain) -> None:
+    text = """#include <cassert>
+extern "C" __global__ void k(float* out) {
+  out[threadIdx.x] = 1;
+  assert(threadIdx.x < 7 && "seven");
+}
+"""
+    (found,) = launched(nvrtc, text).findings
+    assert (found.kind, found.lines, found.threads, found.where) == ("trap", (4,), (7,), "")
+    assert 'fails the assertion `threadIdx.x < 7 && "seven"`' in found.message
+
+
+def test_a_plain_trap_names_its_own_line(nvrtc: NvrtcToolchain) -> None:
+    text = """extern "C" __global__ void k(float* out) {
+  __syncthreads();
+  out[threadIdx.x] = 1;
+  if (threadIdx.x == 5)
+    __trap();
+}
+"""
+    (found,) = launched(nvrtc, text).findings
+    assert (found.kind, found.lines, found.message) == ("trap", (5,), "thread 5 executes a trap")
+
+
+def test_an_address_outside_an_array_is_told_in_elements(nvrtc: NvrtcToolchain) -> None:
+    text = 'extern "C" __global__ void k(float* out) { out[threadIdx.x + 60] = 1; }'
+    (found,) = launched(nvrtc, text).findings
+    assert (found.kind, found.where) == ("global out of bounds", "out[64] (of 64 elements)")
