@@ -20,32 +20,32 @@ _OTHER = {"race between blocks": "the other block's access"}
 
 
 @dataclass(frozen=True)
-class PerTile:
-    """Sums of a run over its tiles (all blocks together): bytes loaded from global memory, by asynchronous
-    copies or not, and floating-point operations (two a multiply-add, as counted by `math`)."""
+class Work:
+    """Sums over the blocks that ran: bytes loaded from the kernel's arrays, by asynchronous copies or not, and
+    floating-point operations (two a multiply-add, as counted by `math`); `tiles` is 0 where they cannot be told."""
 
-    tiles: int
     load_bytes: int
     flops: int
+    tiles: int
 
     @property
-    def bytes_per_tile(self) -> float:
-        return self.load_bytes / self.tiles
+    def bytes_per_tile(self) -> float | None:
+        return self.load_bytes / self.tiles if self.tiles else None
 
     @property
-    def flops_per_tile(self) -> float:
-        return self.flops / self.tiles
+    def flops_per_tile(self) -> float | None:
+        return self.flops / self.tiles if self.tiles and self.flops else None
 
     @property
     def flops_per_byte(self) -> float | None:
-        """The measured compute/load ratio; None where nothing is loaded."""
-        return self.flops / self.load_bytes if self.load_bytes else None
+        """The measured compute/load ratio; None where nothing is loaded or no multiply-add was counted."""
+        return self.flops / self.load_bytes if self.load_bytes and self.flops else None
 
 
 @dataclass(frozen=True)
 class SizeRun:
     """One size set. `within` tells whether the result is within the tolerance of the reference, None where it was
-    not compared (`why_not`). `per_tile` is None for a kernel without barriers."""
+    not compared (`why_not`)."""
 
     sizes: Sizes
     blocks: tuple[int, int]  # run, of the grid
@@ -54,7 +54,7 @@ class SizeRun:
     max_abs_error: float | None
     why_not: str
     profile: Profile
-    per_tile: PerTile | None
+    work: Work
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Ref
         runs[name] = done[0]
         notes.update(dict.fromkeys(done[1]))
     line = job.file.source.line_of(job.kernel.body.start)
-    copies = ("late", "early") if kernel.program.has_async_copies else ("late",)
+    copies = ("late", "early") if kernel.program.has("cp") else ("late",)
     told = (*_findings_told(job.file.source, runs), *_misses_told(runs))
     return Emulation(job.kernel.name, job.path, line, copies, runs, tuple(notes), told)
 
@@ -127,7 +127,7 @@ def _run_size(
         return late
     assert late.profile is not None
     findings = list(late.findings)
-    if kernel.program.has_async_copies:
+    if kernel.program.has("cp"):
         early = kernel.run(fresh_copy(case), LaunchOptions(sample, copies="early"))
         if isinstance(early, Refusal):
             return early
@@ -144,7 +144,7 @@ def _run_size(
         worst,
         why_not,
         late.profile,
-        _per_tile(job, late, late.profile),
+        _work(job, kernel, case, late, late.profile),
     )
     return done, late.notes
 
@@ -187,15 +187,18 @@ def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(kept.values())
 
 
-def _per_tile(job: Job, done: RunResult, profile: Profile) -> PerTile | None:
+_LOADS = ("load", "copy", "wmma load")
+
+
+def _work(job: Job, kernel: CpuKernel, case: Case, done: RunResult, profile: Profile) -> Work:
     """A tile ends at a barrier: at one of the tile loop's where the kernel has a model, else at the source line
-    whose barriers completed most often."""
+    whose barriers completed most often. mbarriers (`cuda::pipeline`) are not counted."""
     tiles = max((profile.barriers.get(line, 0) for line in _barrier_lines(job)), default=0)
-    tiles = tiles or max(profile.barriers.values(), default=0)
-    if not tiles:
-        return None
-    c = done.counters
-    return PerTile(tiles, c["global_load_bytes"] + c["async_copy_bytes"], 2 * c["math"])
+    if not tiles and not kernel.program.has("mbarrier"):
+        tiles = max(profile.barriers.values(), default=0)
+    arrays = {a.name for a in case.arrays}
+    loaded = sum(a.bytes for a in profile.global_ if a.operation in _LOADS and a.array in arrays)
+    return Work(loaded, 2 * int(done.counters["math"]), tiles)
 
 
 def _barrier_lines(job: Job) -> list[int]:

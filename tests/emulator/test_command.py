@@ -59,11 +59,13 @@ def test_a_clean_kernel_with_bank_conflicts(folder: Path, capsys: Capture) -> No
     assert (code, value["clean"], value["kernel"]["name"]) == (0, True, "transpose")
     assert list(value["sizes"]) == ["one", "two"]
     run = value["sizes"]["two"]
-    assert (run["blocks_run"], run["blocks_total"], run["within_tolerance"]) == (4, 4)
+    assert (run["blocks_run"], run["blocks_total"], run["within_tolerance"]) == (4, 4, None)
     by_line = {a["line"]: a for a in run["shared"]}
     assert (by_line[4]["degree"], by_line[6]["degree"], by_line[6]["worst"]) == (1.0, 32.0, 32)
     assert {a["array"]: a["sectors"] for a in run["global"]} == {"in": 4.0, "out": 4.0}
-    assert run["per_tile"] == {"tiles": 4, "load_bytes": 4096.0, "flops": 0.0, "flops_per_byte": 0.0}
+    work = run["work"]
+    assert (work["load_bytes"], work["tiles"], work["load_bytes_per_tile"]) == (4 * 4096, 4, 4096)
+    assert (work["flops"], work["flops_per_tile"], work["flops_per_byte"]) == (0, None, None)
     assert "transpose: clean at 2 sizes on the CPU" in messages
 
 
@@ -108,10 +110,17 @@ def test_work_per_tile_is_measured(capsys: Capture) -> None:
     code, value, _ = emulated(f"{POC / 'naive_sgemm.cu'} --size small --size ragged --size short0", capsys)
     assert code == 0
     small, ragged = value["sizes"]["small"], value["sizes"]["ragged"]
-    assert small["per_tile"] == {"tiles": 20, "load_bytes": 2048, "flops": 8192, "flops_per_byte": 4.0}
+    assert small["work"] == {
+        "load_bytes": 20 * 2048,
+        "flops": 20 * 8192,
+        "flops_per_byte": 4.0,
+        "tiles": 20,
+        "load_bytes_per_tile": 2048,
+        "flops_per_tile": 8192,
+    }
     assert (small["within_tolerance"], ragged["within_tolerance"]) == (True, True)
-    assert ragged["per_tile"]["load_bytes"] < 2048
-    assert value["sizes"]["short0"]["per_tile"] is None
+    assert ragged["work"]["load_bytes_per_tile"] < 2048
+    assert value["sizes"]["short0"]["work"]["tiles"] is None
 
 
 def test_blocks_are_sampled(capsys: Capture) -> None:
@@ -126,6 +135,16 @@ def test_blocks_are_sampled(capsys: Capture) -> None:
 def test_both_ways_of_landing_for_kernels_with_asynchronous_copies(capsys: Capture) -> None:
     code, value, _ = emulated(f"{POC.parent / 'axpy_async_ring.cu'} --size short2", capsys)
     assert (code, value["copies"]) == (0, ["late", "early"])
+    work = value["sizes"]["short2"]["work"]
+    assert (work["load_bytes"], work["flops"]) == (4 * 8192, 4 * 2048)
+
+
+def test_a_pipeline_on_mbarriers_has_work_but_no_tiles(capsys: Capture) -> None:
+    """Its state in shared memory, read through generic addresses, is no load from global memory, and the
+    tables that the compiler makes are none from an array."""
+    code, value, _ = emulated(f"{POC / 'cuda_pipeline.cu'} -k sgemm_cudapipe --size short2", capsys)
+    work = value["sizes"]["short2"]["work"]
+    assert (code, work["flops_per_byte"], work["tiles"]) == (0, 4.0, None)
 
 
 def test_the_tables(capsys: Capture) -> None:

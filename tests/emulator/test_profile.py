@@ -233,7 +233,7 @@ extern "C" __global__ void k(half* out) {
 }
 """
     found = profile(nvrtc, text, (32, 1), [np.zeros(32, np.float16)])
-    (read,) = (a for a in found.shared if a.operation == "wmma")
+    (read,) = (a for a in found.shared if a.operation == "wmma load")
     assert (read.requests, read.wavefronts, read.least) == (1, 32, 4)
 
 

@@ -77,19 +77,22 @@ def _sizes(result: Emulation) -> Table:
         ("size", "blocks", "reference", "findings"), ("tiles", "bytes/tile", "FLOP/tile", "FLOP/byte")
     )
     for name, run in result.runs.items():
-        tile = run.per_tile
-        ratio = tile.flops_per_byte if tile else None
+        work = run.work
         table.add_row(
             name,
             f"{run.blocks[0]} of {run.blocks[1]}",
             _reference(run),
             str(len(run.findings) or "none"),
-            str(tile.tiles) if tile else "",
-            f"{tile.bytes_per_tile:.0f}" if tile else "",
-            f"{tile.flops_per_tile:.0f}" if tile else "",
-            f"{ratio:.1f}" if ratio is not None else "",
+            str(work.tiles or ""),
+            _number(work.bytes_per_tile, 0),
+            _number(work.flops_per_tile, 0),
+            _number(work.flops_per_byte, 1),
         )
     return table
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _reference(run: SizeRun) -> str:
@@ -133,7 +136,7 @@ def emulation_json(result: Emulation) -> dict[str, Any]:
 
 
 def _run_json(run: SizeRun) -> dict[str, Any]:
-    tile = run.per_tile
+    work = run.work
     return {
         "sizes": dict(run.sizes),
         "blocks_run": run.blocks[0],
@@ -152,13 +155,13 @@ def _run_json(run: SizeRun) -> dict[str, Any]:
             }
             for f in run.findings
         ],
-        "per_tile": None
-        if tile is None
-        else {
-            "tiles": tile.tiles,
-            "load_bytes": tile.bytes_per_tile,
-            "flops": tile.flops_per_tile,
-            "flops_per_byte": tile.flops_per_byte,
+        "work": {
+            "load_bytes": work.load_bytes,
+            "flops": work.flops,
+            "flops_per_byte": work.flops_per_byte,
+            "tiles": work.tiles or None,
+            "load_bytes_per_tile": work.bytes_per_tile,
+            "flops_per_tile": work.flops_per_tile,
         },
         "shared": [
             {

@@ -40,7 +40,8 @@ class SharedAccess:
 
 @dataclass(frozen=True)
 class GlobalAccess:
-    """Accesses of global memory on one source line: warp requests, 32-byte sectors touched, bytes asked for."""
+    """Accesses of global memory on one source line: warp requests, 32-byte sectors touched, bytes asked for.
+    `operation` is load, store, atomic, copy (asynchronous), wmma load or wmma store."""
 
     line: int
     operation: str

@@ -94,10 +94,9 @@ class Program:
         """What the kernel does to global memory."""
         return sharing(self.kernel.function)
 
-    @property
-    def has_async_copies(self) -> bool:
-        """Whether it matters when asynchronous copies land."""
-        return any(isinstance(i, Instruction) and i.op == "cp" for i in self.kernel.function.body)
+    def has(self, opcode: str) -> bool:
+        """Whether the kernel has an instruction of an opcode: "cp" for asynchronous copies, "mbarrier", …"""
+        return any(isinstance(i, Instruction) and i.op == opcode for i in self.kernel.function.body)
 
     def translate(self, mode: Mode) -> Translation:
         """The LLVM IR for runs in a mode; raises `Unsupported`."""

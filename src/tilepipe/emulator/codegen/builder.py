@@ -56,7 +56,7 @@ class Builder:
         self.profile = profile
         self.lines: list[str] = []
         self.sites: list[Place] = [Place(0)]  # site 0: nowhere
-        self.operations: list[str] = [""]  # opcodes, by site
+        self.operations: list[str] = [""]  # opcodes, "wmma load" and the like among them, by site
         self.operation = ""
         self.externals: dict[str, str] = {}
         self.place = Place(0)
@@ -123,7 +123,8 @@ class Builder:
 
     def at(self, i: Instruction) -> None:
         """What follows is the translation of `i`."""
-        self.place, self.operation = i.place, i.op
+        self.place = i.place
+        self.operation = f"{i.op} {i.mods[0]}" if i.op == "wmma" else i.op
 
     def site(self, purpose: str = "") -> int:
         """The number of the current instruction in the table of places."""
