@@ -6,6 +6,7 @@ Built in two pure steps around the compiler: `study` reads the source and return
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "buil
 
 Answers = Mapping[str, int | str | None]
 _ASYNC_BYTES = (4, 8, 16)
+_OUR_NAMES = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load|stage|next))\b")
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +173,15 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
             file.source.place(at.span),
             "asynchronous copy, commit or wait here",
             "hand over the version with one tile and plain loads",
+        )
+    ours = _OUR_NAMES.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
+    if ours is not None:
+        return refusal(
+            "TP002",
+            "already software-pipelined: the kernel is an output of tilepipe",
+            file.source.place(Span(ours.start(), ours.end())),
+            "a name that a pipelined kernel has",
+            "hand over the file that it was made from",
         )
     if not found:
         return refusal(
