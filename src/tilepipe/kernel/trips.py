@@ -183,7 +183,7 @@ class Bounds:
                 return int(text.rstrip("uUlL"), 0), int(text.rstrip("uUlL"), 0)
             except ValueError:
                 return None, None
-        if text.startswith("threadIdx."):
+        if text in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
             return 0, self.threads - 1 if self.threads and text == "threadIdx.x" else None
         if node.type == "identifier":
             return self._named(node, text, depth)
