@@ -51,8 +51,10 @@ def _loaded_ahead(q: Question, store: StoreUse) -> Item | None:
     """The load whose value the store takes from a register across a use of the tile: the compute phase of the
     tile before stands between the two."""
     readers = [i.order for i in q.tile.flow.items if store.buffer in i.own.shared_reads()]
-    for load in _loads_behind(q, store):
-        if load.order > store.item.order:
+    loads = _loads_behind(q, store)
+    carried = all(load.order > store.item.order for load in loads)
+    for load in loads:
+        if carried:
             return load  # stored in the next iteration
         if any(load.order < reader < store.item.order for reader in readers):
             return load

@@ -38,7 +38,10 @@ def loader_state(model: KernelModel) -> LoaderState | str:
         return "a do-while loop always runs its first tile, which a guarded prologue does not express"
     if loop.condition is None:
         return "the loop has no condition that tells whether another tile exists"
-    copied = sorted(model.split.copied, key=lambda s: s.key)
+    # What the header declares is not visible before the loop, changed or not.
+    seen = loop.condition_effects.uses | loop.update_effects.uses
+    seen = seen.union(*(i.own.uses for i in model.split.loader))
+    copied = sorted(model.split.copied | (loop.declares & seen), key=lambda s: s.key)
     setup = [f"{_declared(s, model)} {s.name}_next = {_initial(model, s)};" for s in copied]
     hoisted = ""
     if loop.init is not None and not loop.declares:
