@@ -257,7 +257,7 @@ class Equivalence:
             (self.operator, mutant.operator), (self.region, mutant.region), (self.candidate, s.candidate),
             (self.line, mutant.was),
         )  # fmt: skip
-        kernels = self.kernel.split(" ")
+        kernels = self.kernel.split()
         return all(fnmatchcase(v, p) for p, v in pairs) and any(fnmatchcase(s.kernel, k) for k in kernels)
 
 
