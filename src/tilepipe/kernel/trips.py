@@ -70,9 +70,8 @@ def counted(
     if step is None or sign not in ("<", "<=") or addend is None:
         return None
     known_start = file.source.slice(loop.start).strip() == "0"
-    if (
-        addend and not known_start
-    ):  # `i + n <= b` is `i <= b - n` while b - n cannot wrap, as for a start at 0
+    # `i + n <= b` is `i <= b - n` while b - n cannot wrap, as for a start at 0.
+    if addend and not known_start:
         return None
     if any(loop.counter in s.own.defs for s in loop.children[0].walk()):
         return None
@@ -85,13 +84,13 @@ def counted(
         loop.counter_type,
         file.source.slice(loop.start),
         _less(file.source.slice(span(right)), [file.source.slice(span(a)) for a in addend]),
-        step,
+        "1" if step is update else file.source.slice(span(step)),
         sign == "<=",
         Span(loop.span.start, end),
         low,
         high,
         _less(bounds.spelled(right), [bounds.spelled(a) for a in addend]),
-        bounds.spelled(_step_node(update)) if step != "1" else step,
+        "1" if step is update else bounds.spelled(step),
     )
 
 
@@ -105,17 +104,25 @@ def trips(loop: CountedLoop, bound: int | None, step: int | None) -> Trips | Non
     return Trips(loop, count, loop.low == 0 == loop.high and step == 1, exact)
 
 
-def _step(file: CudaFile, update: Node, counter: str) -> str | None:
+def _step(file: CudaFile, update: Node, counter: str) -> Node | None:
+    """What the header adds to the counter: the update itself for `++i`, X in `i += X` and `i = i + X`."""
+    text = file.source.slice
     if update.type == "update_expression":
-        text = file.source.slice(span(update)).replace(" ", "")
-        return "1" if text in (f"++{counter}", f"{counter}++") else None
-    if update.type == "assignment_expression":
-        left, right = update.child_by_field_name("left"), update.child_by_field_name("right")
-        operator = update.child_by_field_name("operator")
-        if left is None or right is None or operator is None or file.source.slice(span(left)) != counter:
-            return None
-        return file.source.slice(span(right)) if file.source.slice(span(operator)) == "+=" else None
-    return None
+        return update if text(span(update)).replace(" ", "") in (f"++{counter}", f"{counter}++") else None
+    left, right = update.child_by_field_name("left"), update.child_by_field_name("right")
+    operator = update.child_by_field_name("operator")
+    if update.type != "assignment_expression" or left is None or right is None or operator is None:
+        return None
+    if text(span(left)) != counter:
+        return None
+    if text(span(operator)) == "+=":
+        return right
+    first, added = right.child_by_field_name("left"), right.child_by_field_name("right")
+    plus = right.child_by_field_name("operator")
+    if right.type != "binary_expression" or first is None or added is None or plus is None:
+        return None
+    spelled = text(span(operator)) == "=" and text(span(plus)) == "+" and text(span(first)) == counter
+    return added if spelled else None
 
 
 def _addend(file: CudaFile, left: Node, counter: str) -> list[Node] | None:
@@ -132,11 +139,6 @@ def _addend(file: CudaFile, left: Node, counter: str) -> list[Node] | None:
 
 def _less(bound: str, addends: list[str]) -> str:
     return bound + "".join(f" - ({a})" for a in addends)
-
-
-def _step_node(update: Node) -> Node:
-    right = update.child_by_field_name("right")
-    return right if right is not None else update
 
 
 class Bounds:

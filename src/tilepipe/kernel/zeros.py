@@ -16,6 +16,7 @@ _ZERO_CALLS = re.compile(
     r"|float|double|int|unsigned|char|short|long|bool|size_t|u?int\d+_t|half2?|__half2?|__nv_bfloat162?)$"
 )
 _NUMBER = re.compile(r"^(0[xX]0+|0*\.?0*)([eE][+-]?\d+)?[uUlLfF]*$")
+_NO_VALUE = ("type_identifier", "comment")
 
 
 class Zeros:
@@ -40,7 +41,7 @@ class Zeros:
             return value is not None and self.is_zero(value, depth)
         if node.type == "call_expression":
             name, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            arguments = listed.named_children if listed is not None else []
+            arguments = [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
             called = self.text(span(name)) if name is not None else ""
             return (
                 (bool(_ZERO_CALLS.match(called)) or self._is_type(called))
@@ -51,7 +52,7 @@ class Zeros:
             )
         if node.type in ("initializer_list", "compound_literal_expression"):
             inner = node.child_by_field_name("value") or node
-            return all(self.is_zero(c, depth) for c in inner.named_children if c.type != "type_identifier")
+            return all(self.is_zero(c, depth) for c in inner.named_children if c.type not in _NO_VALUE)
         if node.type == "identifier" and depth < 4:
             value = self._initial_value(node, text)
             return value is not None and self.is_zero(value, depth + 1)
