@@ -7,10 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.rewrite.harness import FORMS
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.kernel.file import CudaFile
-from tilepipe.kernel.model import Study, study
+from tilepipe.kernel.model import Study, build, study
+from tilepipe.rewrite import Rewrite, rewrite
 from tilepipe.source import SourceFile
 
 ZOO = sorted((Path(__file__).parents[1] / "zoo").glob("*.cu"))
@@ -41,6 +43,14 @@ def damaged(seed: int) -> str:
     return text
 
 
+class _Guesses(dict[str, int | str | None]):
+    """What a compiler might have said: one answer for each kind of question."""
+
+    def get(self, key: str, default: object = None) -> int | str | None:  # type: ignore[override]
+        numbers = {"bound": 64, "array": 64, "threads": 64, "size": 4, "step": 1, "start": 0}
+        return numbers.get(key.split(":", maxsplit=1)[0], "float")
+
+
 def check(seed: int) -> None:
     start = time.process_time()
     file = CudaFile(SourceFile("damaged.cu", damaged(seed)))
@@ -49,6 +59,10 @@ def check(seed: int) -> None:
         assert isinstance(answer, Study | Refusal)
         if isinstance(answer, Refusal):
             assert all(d.code.startswith("TP0") and d.message for d in answer.diagnostics)
+            continue
+        model = build(answer, _Guesses())
+        for form in FORMS:
+            assert isinstance(rewrite(model, form), Rewrite | Refusal)
     assert time.process_time() - start < SECONDS
 
 

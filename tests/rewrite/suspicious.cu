@@ -1460,3 +1460,212 @@ struct Tile { float v[128]; float w[128]; };
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
 
+//// multi_decl_in_loop: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0, m = n; k < m; ++k, --m) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x + m];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i] + m;
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// pointer_header: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (const float* p = a, *end = a + n * 128; p < end; p += 128) {
+        s[threadIdx.x] = p[threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// not_equal_condition: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k != n; k++) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// long_counter: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (unsigned long long k = 0; k < (unsigned long long)n; k += 1ull) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// bool_flag: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int k = 0;
+    bool more = n > 0;
+    while (more) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        k += 1;
+        more = k < n;
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i] + more;
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// flag_after_compute: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int k = 0;
+    bool more = n > 0;
+    while (more) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i] + k;
+        __syncthreads();
+        ++k;
+        if (k >= n) more = false;
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// local_array_permuted: exact
+    __shared__ float s[256];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        float v[2];
+        for (int j = 0; j < 2; ++j) v[j] = a[k * 128 + j * 128 + threadIdx.x];
+        for (int j = 0; j < 2; ++j) s[j * 128 + threadIdx.x] = v[1 - j];
+        __syncthreads();
+        for (int i = 0; i < 256; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// value_reused_two_stores: exact
+    __shared__ float s[128], t[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        float v = a[k * 128 + threadIdx.x];
+        s[threadIdx.x] = v;
+        v = a[k * 128 + 127 - threadIdx.x];
+        t[threadIdx.x] = v;
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i] * t[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// value_patched: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        float v = a[k * 128 + threadIdx.x];
+        if (v < 0.0f) v = 0.0f;
+        s[threadIdx.x] = v;
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// sorted_in_compute: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        if (threadIdx.x < 64) s[threadIdx.x] += s[threadIdx.x + 64];
+        __syncthreads();
+        for (int i = 0; i < 64; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// warp_shuffle_load: TP001
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        float v = a[k * 128 + threadIdx.x];
+        v = __shfl_xor_sync(0xffffffffu, v, 1);
+        s[threadIdx.x] = v;
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// macro_loop_bound: TP021
+#define LIMIT (n - skipped)
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int skipped = 0;
+    for (int k = 0; k < LIMIT; ++k) {
+        s[threadIdx.x] = a[(k + skipped) * 128 + threadIdx.x];
+        skipped += k & 1;
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum + skipped;
+
+//// nested_helper: exact
+__device__ float pick(const float* p, int i) { return p[i]; }
+__device__ void put(float* to, const float* from, int k) { to[threadIdx.x] = pick(from, k * 128 + threadIdx.x); }
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        put(s, a, k);
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + pick(s, i);
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// helper_recursive_name: exact
+__device__ int next(int k) { return k + 1; }
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; k = next(k)) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// comment_braces: exact
+    __shared__ float s[128]; // } {
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) { // for (;;) {
+        // load }
+        s[threadIdx.x] = a[k * 128 + threadIdx.x]; /* { */
+        __syncthreads(); // s[0] = 1;
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    } // }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// pragma_inside: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    #pragma unroll 1
+    for (int k = 0; k < n; ++k) {
+        #pragma unroll
+        for (int i = threadIdx.x; i < 128; i += 128)
+            s[i] = a[k * 128 + i];
+        __syncthreads();
+        #pragma unroll 4
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
