@@ -259,3 +259,73 @@ extern "C" __global__ void k(float* out) {
     found = profile(nvrtc, text, (32, 1), [np.zeros(32 * 50, np.float32)], grid=50)
     assert {a.requests for a in found.shared} == {50}
     assert sum(found.barriers.values()) == 50
+
+
+RANDOM = """
+template <class T> __device__ __forceinline__ float all(T x) { return x; }
+__device__ __forceinline__ float all(float2 x) { return x.x + x.y; }
+__device__ __forceinline__ float all(float4 x) { return x.x + x.y + x.z + x.w; }
+extern "C" __global__ void k(float* out, const unsigned char* in, const int* index) {
+  extern __shared__ __align__(16) unsigned char room[];
+  for (int i = threadIdx.x; i < 4096; i += 32) room[i] = 0;
+  __syncthreads();
+  float sum = 0;
+  #pragma unroll 1
+  for (int n = 0; n < 40; ++n) {
+    const int at = index[n * 32 + threadIdx.x];
+    if (at < 0) continue;
+    sum += all(((TYPE*)room)[at]); // shared
+    sum += all(((const TYPE*)in)[at]); // global
+  }
+  out[threadIdx.x] = sum;
+}
+"""
+
+
+def expected(index: Array, size: int) -> tuple[int, int, int, int]:
+    """Requests, wavefronts, least wavefronts and sectors of rows of 32 element numbers (negative: no access)."""
+    requests = wavefronts = least = sectors = 0
+    together = min(32, 128 // size)  # lanes that are served at once
+    for row in index.reshape(-1, 32):
+        requests += bool((row >= 0).any())
+        sectors += len({int(at) * size // 32 for at in row if at >= 0})
+        for start in range(0, 32, together):
+            lanes = [int(at) * size for at in row[start : start + together] if at >= 0]
+            words = {(byte + i) // 4 for byte in lanes for i in range(size)}
+            wavefronts += max((sum(w % 32 == bank for w in words) for bank in range(32)), default=0)
+            least += bool(lanes)
+    return requests, wavefronts, least, sectors
+
+
+@pytest.mark.parametrize(
+    ("type_", "size"), [("char", 1), ("short", 2), ("float", 4), ("float2", 8), ("float4", 16)]
+)
+def test_random_accesses_against_brute_force(nvrtc: NvrtcToolchain, type_: str, size: int) -> None:
+    rng = np.random.default_rng(size)
+    spans = np.repeat(rng.choice([4, 40, 4096 // size], 40), 32)
+    index = (rng.integers(0, 1 << 30, 40 * 32) % spans).astype(np.int32)
+    index[rng.random(index.size) < 0.2] = -1
+    index[:32] = -1  # a request of nobody
+    text = RANDOM.replace("TYPE", type_)
+    arguments = [
+        Buffer(np.zeros(32, np.float32), name="out"),
+        Buffer(np.zeros(4096, np.uint8), name="in"),
+        Buffer(index, name="index"),
+    ]
+    done = loaded(nvrtc, text).run((1, 1, 1), (32, 1, 1), 4096, arguments, mode="profiled")
+    assert isinstance(done, Execution) and done.profile is not None and not done.findings
+    # Lanes that skip an iteration are compared without their gaps: the n-th access of each makes a request.
+    packed = np.full((40, 32), -1, np.int32)
+    for lane in range(32):
+        taken = index.reshape(40, 32)[:, lane]
+        taken = taken[taken >= 0]
+        packed[: len(taken), lane] = taken
+    requests, wavefronts, least, sectors = expected(packed, size)
+    (shared,) = (a for a in done.profile.shared if a.line == line(text, "// shared"))
+    (global_,) = (a for a in done.profile.global_ if a.line == line(text, "// global"))
+    assert (shared.requests, shared.wavefronts, shared.least) == (requests, wavefronts, least)
+    assert (global_.requests, global_.sectors, global_.bytes) == (
+        requests,
+        sectors,
+        size * int((packed >= 0).sum()),
+    )

@@ -93,6 +93,9 @@ def prepare(module: Module, symbol: str) -> Prepared:
     named = _named(function)
     of_module = [v for v in module.variables.values() if v.name in named]
     everywhere = [*of_module, *function.variables]
+    for v in everywhere:
+        if v.pointing:
+            raise Unsupported(f"variable {v.name} initialised with an address")
     static = [v for v in everywhere if v.space == "shared" and v.size]
     dynamic = [v for v in everywhere if v.space == "shared" and not v.size]
     shared, end = _place(static)

@@ -78,13 +78,16 @@ class Label:
 
 @dataclass(frozen=True)
 class Variable:
-    """A declared variable: `size` bytes (0 for an unsized extern array), with initial bytes if it has any."""
+    """A declared variable: `size` bytes (0 for an unsized extern array), with initial bytes if it has any.
+
+    `pointing`: it is initialised with addresses, which nothing here can lay out."""
 
     name: str
     space: str
     align: int
     size: int
     initial: bytes = b""
+    pointing: bool = False
 
 
 @dataclass

@@ -177,7 +177,7 @@ class _Parser:
 
     def parse_variable(self, space: str, prefix: tuple[ScalarType, int]) -> Variable:
         element, align = prefix
-        name, count, line = self.next().text, 1, self.token.line
+        name, count = self.next().text, 1
         while self.accept("["):
             count = count * int(self.next().text, 0) if self.token.text != "]" else 0
             self.expect("]")
@@ -186,7 +186,7 @@ class _Parser:
             values = self.until(";")
             words = [t for t in values if t.kind in ("int", "float", "word")]
             if any(t.kind == "word" for t in words):
-                raise Unsupported(f"variable {name} initialised with an address", line)
+                return Variable(name, space, align or element.bytes, count * element.bytes, pointing=True)
             minus = [values[i - 1].text == "-" for i, t in enumerate(values) if t.kind in ("int", "float")]
             initial = b"".join(
                 pack_literal(t, element, negative) for t, negative in zip(words, minus, strict=True)

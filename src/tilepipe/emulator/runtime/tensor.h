@@ -135,12 +135,38 @@ INLINE void mma_typed(Thread *w, const Collective *c, uint32_t type, const uint3
   }
 }
 
+// The same for 16-bit inputs and f32 accumulators, the common case: a register of A or B is two neighbours of a row
+// or column, so fragments move as words and convert as vectors.
+INLINE void mma_half(Thread *w, const Collective *c, uint32_t type) {
+  const uint32_t k = c->p[2], words = k / 2, na = k / 4, nb = k / 8;
+  const Operand *d = c->operands, *oa = d + 4, *ob = oa + na, *oc = ob + nb;
+  union { uint32_t word[16 * 8]; uint16_t half[16 * 16]; } rows, columns;
+  Matrix a, b, turned, acc;
+  for (uint32_t l = 0; l < 32; l++) {
+    const uint32_t g = l >> 2, t = l & 3;
+    for (uint32_t r = 0; r < na; r++) rows.word[(g + 8 * (r & 1)) * words + t + 4 * (r >> 1)] = get(w + l, oa[r]);
+    for (uint32_t r = 0; r < nb; r++) columns.word[g * words + t + 4 * r] = get(w + l, ob[r]);
+    for (uint32_t r = 0; r < 4; r++) acc.i[(g + 8 * (r >> 1)) * 8 + 2 * t + (r & 1)] = (int32_t)get(w + l, oc[r]);
+  }
+  for (uint32_t i = 0; i < 16 * k; i++)
+    a.f[i] = type == T_F16 ? half_to_float(rows.half[i]) : bf16_to_float(rows.half[i]);
+  for (uint32_t i = 0; i < 8 * k; i++)
+    turned.f[i] = type == T_F16 ? half_to_float(columns.half[i]) : bf16_to_float(columns.half[i]);
+  for (uint32_t x = 0; x < k; x++)
+    for (uint32_t j = 0; j < 8; j++) b.f[x * 8 + j] = turned.f[j * k + x];
+  product(w, &a, &b, &acc, c->p, type, 0);
+  for (uint32_t l = 0; l < 32; l++) {
+    const uint32_t g = l >> 2, t = l & 3;
+    for (uint32_t r = 0; r < 4; r++) set(w + l, d[r], (uint32_t)acc.i[(g + 8 * (r >> 1)) * 8 + 2 * t + (r & 1)]);
+  }
+}
+
 NOINLINE void mma(Thread *w, const Collective *c) {
   const uint32_t type = c->p[3], f32 = c->p[4] == T_F32 && c->p[5] == T_F32;
   if (type == T_F16 && f32)
-    mma_typed(w, c, T_F16, (const uint32_t[]){T_F16, T_F16, T_F32, T_F32});
+    mma_half(w, c, T_F16);
   else if (type == T_BF16)
-    mma_typed(w, c, T_BF16, (const uint32_t[]){T_BF16, T_BF16, T_F32, T_F32});
+    mma_half(w, c, T_BF16);
   else if (type == T_S8 && !c->p[6])
     mma_typed(w, c, T_S8, (const uint32_t[]){T_S8, T_S8, T_S32, T_S32});
   else {
