@@ -195,6 +195,23 @@ def emulate(
 
 
 @command(app, opt.KERNEL, opt.BUILD)
+def lint(
+    options: "Options",
+    file: opt.File,
+    fix: opt.Fix = False,
+    verbose: opt.Verbose = False,
+    json: opt.Json = None,
+) -> int:
+    """Mistakes in a pipeline that exists: order, counts, stages, edges. With -p also under the emulator."""
+    from tilepipe.cli.lint import run_lint
+
+    targets = Targets(str(file), json=json)
+    if (conflict := targets.conflict()) is not None:
+        return _refuse(conflict)
+    return run_lint(str(file), options, fix, verbose, json)
+
+
+@command(app, opt.KERNEL, opt.BUILD)
 def init(
     options: "Options",
     file: opt.File,

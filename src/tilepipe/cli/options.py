@@ -58,6 +58,11 @@ Blocks = Annotated[
     _option(_KERNEL, "--blocks", metavar="N|all", help="Blocks of each grid; default what runs in seconds."),
 ]
 
+Fix = Annotated[bool, _option(_OUTPUT, "--fix", help="Make the safe fixes in FILE itself; keeps FILE.bak.")]
+Verbose = Annotated[
+    bool, _option(_OUTPUT, "-v", "--verbose", help="Name the kernels that could not be followed, and why.")
+]
+
 # Groups of what makes an `Options`: name → annotation and default.
 KERNEL = {
     "kernel": (

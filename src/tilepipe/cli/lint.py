@@ -1,0 +1,168 @@
+"""`tilepipe lint`: options in, findings out; fixes are written only where lint finds less afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilepipe.cli.output import TextStyle, replace_in_place
+from tilepipe.cli.streams import print_diagnostics, progress
+from tilepipe.cli.targets import deliver_json
+from tilepipe.diagnostics import Diagnostic, Refusal, error
+
+if TYPE_CHECKING:
+    from tilepipe.lint import Finding, Report
+    from tilepipe.lint.engine import LintOptions
+    from tilepipe.options import Options
+
+FOUND = 3
+SCHEMA_VERSION = 1
+
+
+def run_lint(path: str, options: Options, fix: bool, verbose: bool, json: str | None) -> int:
+    """Lint the file at `path`; the exit code: 0 clean, 3 findings, 2 where it could not be read."""
+    from tilepipe.job import read_source
+    from tilepipe.lint import lint
+
+    source = read_source(path)
+    if isinstance(source, Refusal):
+        return _refuse(source)
+    setting = _setting(options)
+    if isinstance(setting, Refusal):
+        return _refuse(setting)
+    names = {kernel.name for kernel in _kernels(source)}
+    if options.kernel is not None and options.kernel not in names:
+        return _refuse(
+            error(
+                "TP145",
+                f"{path} has no kernel `{options.kernel}`",
+                help=f"it has: {', '.join(sorted(names))}",
+            )
+        )
+    fixed: tuple[Finding, ...] = ()
+    if fix:
+        changed = _fix(source, setting)
+        if isinstance(changed, Refusal):
+            return _refuse(changed)
+        source, fixed = changed
+    report = lint(source, setting)
+    emulated = _emulated(path, options) if options.problem is not None and not fix else ()
+    if isinstance(emulated, Refusal):
+        return _refuse(emulated)
+    shown = [f.diagnostic for f in report.findings] + list(emulated)
+    print_diagnostics(shown)
+    if verbose:
+        print_diagnostics(report.notes)
+    failed = deliver_json(_as_json(path, report, fixed, emulated), json)
+    if failed is not None:
+        return _refuse(failed)
+    if not shown:
+        progress(f"{path}: no findings")
+    return FOUND if shown else 0
+
+
+def _setting(options: Options) -> LintOptions | Refusal:
+    """The options of lint; block extents and template arguments come from the problem file, if one is given."""
+    from tilepipe.lint import LintOptions
+    from tilepipe.problem import load_problem
+    from tilepipe.problem.expressions import evaluate
+
+    blocks: dict[str, tuple[int, ...]] = {}
+    instances: dict[str, str] = {}
+    if options.problem is not None:
+        problem = load_problem(options.problem)
+        if isinstance(problem, Refusal):
+            return problem
+        for name, kernel in problem.kernels.items():
+            sizes = next(iter(kernel.sizes.values()), {})
+            blocks[name] = tuple(evaluate(text, sizes) for text in kernel.block)
+            if kernel.instantiate:
+                instances[name] = kernel.instantiate
+    build = options.compile
+    arch = options.arch or LintOptions().arch
+    return LintOptions(options.kernel, arch, build.include_dirs, build.defines, blocks, instances)
+
+
+def _kernels(source: Any) -> Sequence[Any]:
+    from tilepipe.kernel.file import CudaFile
+
+    return CudaFile(source).kernels
+
+
+def _fix(source: Any, setting: LintOptions) -> tuple[Any, tuple[Finding, ...]] | Refusal:
+    """Make the safe fixes in the file itself, with a backup beside it."""
+    from tilepipe.lint import fix
+
+    changed, fixed = fix(source, setting)
+    if fixed:
+        style = TextStyle.of(Path(source.name).read_bytes())
+        backup = replace_in_place(source.name, style.encode(changed.text))
+        if isinstance(backup, Refusal):
+            return backup
+        progress(f"{len(fixed)} finding{'s' if len(fixed) > 1 else ''} fixed; the old text is in {backup}")
+    return changed, fixed
+
+
+def _emulated(path: str, options: Options) -> tuple[Diagnostic, ...] | Refusal:
+    """The emulator's findings, where a problem file says how to launch."""
+    from dataclasses import replace
+
+    from tilepipe.job import open_jobs
+    from tilepipe.lint.emulated import emulate
+
+    jobs = open_jobs(path, replace(options, device="cpu"))
+    if isinstance(jobs, Refusal):
+        return jobs
+    found: list[Diagnostic] = []
+    for job in jobs:
+        if job.problem is None:
+            continue
+        progress(f"{job.kernel.name}: under the emulator")
+        unit = job.unit()
+        parameters = job.toolchain.parameter_types(unit)
+        if isinstance(parameters, Refusal):
+            return parameters
+        result = emulate(
+            job.file.source, unit, job.device, job.arch.name, job.problem, parameters, options.seed
+        )
+        if isinstance(result, Refusal):
+            return result
+        found += result
+    return tuple(found)
+
+
+def _as_json(
+    path: str, report: Report, fixed: Sequence[Finding], emulated: Sequence[Diagnostic]
+) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "file": path,
+        "findings": [_finding(f) for f in report.findings]
+        + [{"kernel": None, **_one(d), "fix": None} for d in emulated],
+        "fixed": [{"kernel": f.kernel, **_one(f.diagnostic)} for f in fixed],
+        "notes": [_one(d) for d in report.notes],
+    }
+
+
+def _finding(f: Finding) -> dict[str, Any]:
+    return {"kernel": f.kernel, **_one(f.diagnostic), "fix": asdict(f.fix) if f.fix else None}
+
+
+def _one(d: Diagnostic) -> dict[str, Any]:
+    place = d.place
+    return {
+        "code": d.code,
+        "severity": d.severity,
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+        "message": d.message,
+        "help": d.help,
+    }
+
+
+def _refuse(refusal: Refusal) -> int:
+    print_diagnostics(refusal.diagnostics)
+    return refusal.exit_code

@@ -1,0 +1,37 @@
+// sizeof(half) is 2.
+#include <cuda_fp16.h>
+#include <cuda_pipeline.h>
+#define STAGES 3
+#define TILE 32
+
+__global__ void __launch_bounds__(256)
+rowsum(const half* __restrict__ A, const float* __restrict__ B, float* C, int K)
+{
+    __shared__ half As[STAGES][8][TILE];
+    __shared__ float Bs[STAGES][8][TILE];
+    const int ty = threadIdx.x / TILE, tx = threadIdx.x % TILE;
+    const int tiles = K / TILE;
+    float acc = 0.f;
+
+    for (int s = 0; s < STAGES - 1; ++s) {
+        if (s < tiles) {
+            __pipeline_memcpy_async(&As[s][ty][tx], &A[ty * K + s * TILE + tx], sizeof(half));
+            __pipeline_memcpy_async(&Bs[s][ty][tx], &B[ty * K + s * TILE + tx], 4);
+        }
+        __pipeline_commit();
+    }
+    for (int t = 0; t < tiles; ++t) {
+        __pipeline_wait_prior(STAGES - 2);
+        __syncthreads();
+        const int next = t + STAGES - 1;
+        if (next < tiles) {
+            __pipeline_memcpy_async(&As[next % STAGES][ty][tx], &A[ty * K + next * TILE + tx], sizeof(half));
+            __pipeline_memcpy_async(&Bs[next % STAGES][ty][tx], &B[ty * K + next * TILE + tx], 4);
+        }
+        __pipeline_commit();
+        for (int k = 0; k < TILE; ++k)
+            acc += __half2float(As[t % STAGES][ty][k]) * Bs[t % STAGES][tx % 8][k];
+    }
+    __pipeline_wait_prior(0);
+    C[threadIdx.x] = acc;
+}
