@@ -15,7 +15,7 @@ from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Device
 from tilepipe.plan.candidates import base_id, capped
 from tilepipe.plan.types import Candidate
-from tilepipe.problem import KernelProblem, Sizes, tile_sizes
+from tilepipe.problem import KernelProblem, Sizes, check_case, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
 from tilepipe.rewrite.consumer import redundant_barriers
 from tilepipe.toolchain import builds_whole_file, disassemble
@@ -100,37 +100,41 @@ def launches_compile(job: Job, built: Built) -> bool | None:
 
 
 def extra_tile_counts(job: Job, stages: int) -> dict[str, Sizes]:
-    """Size sets with 0, 1, stages − 1, stages and stages + 1 tiles, where the problem file says what a tile is."""
+    """Size sets with 0, 1, stages − 1, stages and stages + 1 tiles, where the problem file says what a tile is;
+    those that make no launch (an empty grid, say) are left out."""
     problem = job.problem
     base = "small" if problem is not None and "small" in problem.sizes else None
     if problem is None or base is None or not problem.tile:
         return {}
-    return tile_sizes(problem, base, sorted({0, 1, max(stages - 1, 1), stages, stages + 1}))
+    parameters = job.toolchain.parameter_types(job.unit())
+    if isinstance(parameters, Refusal):
+        return {}
+    more = tile_sizes(problem, base, sorted({0, 1, max(stages - 1, 1), stages, stages + 1}))
+    return {n: s for n, s in more.items() if check_case(problem, s, parameters, job.problem_path, "") is None}
 
 
 def verify_candidate(
     job: Job, device: Device, built: Built, sizes: dict[str, Sizes]
-) -> tuple[Correctness, Races]:
-    """Original against candidate at the given sizes; unknown where no problem file says how to launch."""
+) -> tuple[Correctness, Races] | Refusal:
+    """Original against candidate at the given sizes; unknown where no problem file says how to launch, or where
+    the device cannot run the kernels. A `Refusal`: the problem file is at fault."""
     problem = job.problem
     if problem is None:
-        reason = "no problem file says how to launch the kernel; `tilepipe init` drafts one"
+        reason = job.no_problem
         return Correctness("unknown", reason=reason), Races("unknown", reason=reason)
     parameters = job.toolchain.parameter_types(job.unit())
+    if isinstance(parameters, Refusal):
+        return parameters
     loaded = [
         device.load(job.unit(), job.arch.name),
         device.load(job.unit(built.rewrite.text), job.arch.name),
     ]
-    for answer in (parameters, *loaded):
+    for answer in loaded:
         if isinstance(answer, Refusal):
             words = f"{answer.diagnostics[0].code} {answer.diagnostics[0].message}"
             return Correctness("unknown", device=device.name, reason=words), Races("unknown", reason=words)
     subject = Subject(device, loaded[0], loaded[1], problem, parameters, job.problem_path, built.change)  # type: ignore[arg-type]
-    found = check_correctness(subject, sizes, job.options.seed)
-    if isinstance(found, Refusal):
-        words = f"{found.diagnostics[0].code} {found.diagnostics[0].message}"
-        return Correctness("unknown", device=device.name, reason=words), Races("unknown", reason=words)
-    return found
+    return check_correctness(subject, sizes, job.options.seed)
 
 
 def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from tilepipe.diagnostics import Refusal, error
+from tilepipe.diagnostics import Place, Refusal, error
 from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.model import KernelModel, build, study
@@ -17,10 +18,10 @@ from tilepipe.options import Options
 from tilepipe.plan.candidates import Resources, Wishes, make_plan
 from tilepipe.plan.types import Plan
 from tilepipe.plan.work import tile_work
-from tilepipe.problem import KernelProblem, Problem, Sizes, load_problem
+from tilepipe.problem import KernelProblem, Problem, Sizes, check_problem, load_problem, no_such_kernel
 from tilepipe.problem.expressions import evaluate
 from tilepipe.rewrite.launches import find_launches
-from tilepipe.source import SourceFile
+from tilepipe.source import SourceFile, Span
 from tilepipe.toolchain import Question, Toolchain, Unit, select_toolchain
 from tilepipe.toolchain.includes import gather
 from tilepipe.toolchain.types import Compiled
@@ -46,6 +47,15 @@ class Job:
     def path(self) -> str:
         return self.file.source.name
 
+    @property
+    def place(self) -> Place:
+        """Where the kernel is named."""
+        start, name = self.kernel.span.start, self.kernel.name.encode()
+        head = self.file.source.data[start : self.kernel.body.start]
+        found = re.search(rb"\b%b\s*\(" % re.escape(name), head)
+        at = start + (found.start() if found else 0)
+        return self.file.source.place(Span(at, at + len(name)))
+
     def unit(self, text: str | None = None, path: str | None = None) -> Unit:
         """The kernel as a compilation unit; `text` stands for the file's own."""
         instantiate = self.problem.instantiate if self.problem is not None else None
@@ -56,6 +66,26 @@ class Job:
     def original(self) -> Compiled | Refusal:
         """The original as a cubin for the job's architecture."""
         return self.toolchain.compile(self.unit(), self.arch.name, "cubin")
+
+    @cached_property
+    def fault(self) -> Refusal | None:
+        """What is wrong with the source or the problem file, whatever may come of the loop: a file that does not
+        compile, a problem that does not fit the kernel."""
+        if isinstance(self.original, Refusal):
+            return self.original
+        if self.problem is None:
+            return None
+        parameters = self.toolchain.parameter_types(self.unit())
+        if isinstance(parameters, Refusal):
+            return parameters
+        return check_problem(self.problem, self.problem_path, parameters)
+
+    @property
+    def no_problem(self) -> str:
+        """Why nothing says how to launch the kernel."""
+        if self.problem_path:
+            return f"{self.problem_path} has no table [kernels.{self.kernel.name}]"
+        return "no problem file says how to launch the kernel; `tilepipe init` drafts one"
 
     @cached_property
     def model(self) -> KernelModel | Refusal:
@@ -164,8 +194,9 @@ def _replayed(path: str, kernel: str) -> str | Refusal:
     return str(chosen)
 
 
-def open_jobs(path: str, options: Options) -> tuple[Job, ...] | Refusal:
-    """Every kernel of the file, or the one that `options` names. Reads the file and its problem file."""
+def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[Job, ...] | Refusal:
+    """Every kernel of the file, or the one that `options` names. Reads the file and, `with_problem`, its problem
+    file."""
     source = read_source(path)
     if isinstance(source, Refusal):
         return source
@@ -182,7 +213,7 @@ def open_jobs(path: str, options: Options) -> tuple[Job, ...] | Refusal:
     toolchain = select_toolchain(options.toolchain)
     if isinstance(toolchain, Refusal):
         return toolchain
-    problem = _problem(path, options)
+    problem = _problem(path, options, file, kernels) if with_problem else ({}, "")
     if isinstance(problem, Refusal):
         return problem
     device = _device(toolchain, options)
@@ -218,7 +249,10 @@ def read_source(path: str) -> SourceFile | Refusal:
     return SourceFile(path, text.replace("\r\n", "\n"))
 
 
-def _problem(path: str, options: Options) -> tuple[dict[str, KernelProblem], str] | Refusal:
+def _problem(
+    path: str, options: Options, file: CudaFile, kernels: list[KernelText]
+) -> tuple[dict[str, KernelProblem], str] | Refusal:
+    """The problems of `kernels` by name, narrowed to the sizes asked for, and the path of their file."""
     beside = Path(path).with_suffix(".toml")
     where = options.problem or (str(beside) if beside.is_file() else None)
     if where is None:
@@ -226,20 +260,28 @@ def _problem(path: str, options: Options) -> tuple[dict[str, KernelProblem], str
     loaded: Problem | Refusal = load_problem(where)
     if isinstance(loaded, Refusal):
         return loaded
-    kernels = dict(loaded.kernels)
-    if options.sizes:
-        for name, problem in kernels.items():
-            unknown = [s for s in options.sizes if s not in problem.sizes]
-            if unknown and name == options.kernel:
-                known = ", ".join(problem.sizes)
-                return error(
-                    "TP148", f"`{name}` has no size set `{unknown[0]}`", help=f"its size sets are: {known}"
-                )
-            kept = {s: v for s, v in problem.sizes.items() if s in options.sizes}
-            kernels[name] = replace(problem, sizes=kept or problem.sizes)
-    if not options.use_reference:
-        kernels = {n: replace(p, reference=None) for n, p in kernels.items()}
-    return kernels, where
+    names = [k.name for k in file.kernels]
+    astray = [name for name in loaded.kernels if name not in names]
+    if astray and any(k.name not in loaded.kernels for k in kernels):
+        return no_such_kernel(where, astray[0], names)
+    problems: dict[str, KernelProblem] = {}
+    for kernel in kernels:
+        if kernel.name in loaded.kernels:
+            problem = _at_sizes(loaded.kernels[kernel.name], options.sizes)
+            if isinstance(problem, Refusal):
+                return problem
+            problems[kernel.name] = problem if options.use_reference else replace(problem, reference=None)
+    return problems, where
+
+
+def _at_sizes(problem: KernelProblem, wanted: tuple[str, ...]) -> KernelProblem | Refusal:
+    """The problem with the size sets `wanted`, all of its own where that is empty."""
+    for name in wanted:
+        if name not in problem.sizes:
+            known = f"its size sets are: {', '.join(problem.sizes)}"
+            return error("TP148", f"`{problem.name}` has no size set `{name}`", help=known)
+    kept = {name: sizes for name, sizes in problem.sizes.items() if name in wanted}
+    return replace(problem, sizes=kept or problem.sizes)
 
 
 def _device(toolchain: Toolchain, options: Options) -> Device | Refusal:

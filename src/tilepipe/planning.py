@@ -52,12 +52,30 @@ def base_report(job: Job) -> RunReport:
     line = job.file.source.line_of(job.kernel.span.start)
     instance = job.problem.instantiate if job.problem is not None else None
     info = KernelInfo(job.kernel.name, job.path, line, instance)
-    return RunReport(ToolInfo(job.toolchain.name, job.device.name), info, job.arch.name)
+    promised = sorted(job.options.no_alias & set(job.kernel.parameters))
+    notes = tuple(
+        Diagnostic(
+            "TP157",
+            "note",
+            f"taken on trust, as --assume says: no later tile loads what the loop stores through `{name}`",
+        )
+        for name in promised
+    )
+    tool = ToolInfo(job.toolchain.name, job.device.name)
+    return RunReport(tool, info, job.arch.name, diagnostics=notes)
+
+
+def how_chosen(planned: Planned) -> str:
+    """What a choice without a measurement rests on."""
+    known = any(c.predicted_speedup for c in planned.viable())
+    return "the choice is by the time model" if known else "chosen without a prediction"
 
 
 def preconditions_and_variant(job: Job) -> Planned | RunReport:
     """Steps 1 and 2: the loop and its tiles, the budget, the variants and stages with reasons."""
     base = base_report(job)
+    if job.fault is not None:
+        return refused_report(job.fault, base)
     model = job.model
     if isinstance(model, Refusal):
         return refused_report(model, base)

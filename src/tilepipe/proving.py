@@ -16,6 +16,7 @@ from tilepipe.planning import (
     Progress,
     candidate_report,
     finished,
+    how_chosen,
     nothing_built,
     ranked_builds,
     restructure,
@@ -33,6 +34,10 @@ class Verified:
     correctness: Correctness
     races: Races
 
+    @property
+    def failed(self) -> bool:
+        return "failed" in (self.correctness.status, self.races.status)
+
 
 def prove_on_cpu(planned: Planned, progress: Progress) -> RunReport:
     """Candidates in the model's order until one is right; a wrong one is a failure to report, never handed out."""
@@ -41,16 +46,38 @@ def prove_on_cpu(planned: Planned, progress: Progress) -> RunReport:
         return refused_report(nothing_built(planned, report), report)
     for built in ranked:
         verified = verify_built(planned.job, built, progress)
-        if "failed" in (verified.correctness.status, verified.races.status):
+        if isinstance(verified, Refusal):
+            return refused_report(verified, report)
+        if verified.failed:
+            if verified.correctness.original_fault:
+                return original_at_fault(report, planned.job, verified)
             report = _with_wrong(report, planned, verified)
-            if verified.races.original_findings:
-                return with_checklist(
-                    replace(report, outcome="failed", evidence=evidence_of(verified, None, None))
-                )
             continue
-        timed = Benchmark("unknown", reason="no GPU on this machine: the choice is by the time model")
+        timed = Benchmark("unknown", reason=f"no GPU on this machine: {how_chosen(planned)}")
         return _conclude(replace(planned, report=report), verified, timed, progress)
     return replace(report, outcome="failed")
+
+
+def original_at_fault(report: RunReport, job: Job, verified: Verified) -> RunReport:
+    """The report that ends with the original's own fault: nothing can be held against it."""
+    fault = f"the original itself fails with {job.problem_path}: {verified.correctness.original_fault}"
+    advice = "correct the launch, the data or the reference of the problem file, or the kernel"
+    said = Diagnostic("TP433", "refusal", fault, job.place, help=advice)
+    evidence = evidence_of(verified, None, None)
+    return replace(report, outcome="failed", evidence=evidence, diagnostics=(*report.diagnostics, said))
+
+
+def doubts(job: Job, verified: Verified) -> tuple[Diagnostic, ...]:
+    """Warnings of a verification that did not fail: faults of the original, inputs that it wrote to."""
+    found: list[Diagnostic] = []
+    if verified.correctness.original_fault:
+        fault = f"the original itself is not clean {verified.correctness.original_fault}"
+        found.append(Diagnostic("TP433", "warning", fault))
+    if verified.correctness.changed_inputs:
+        names = ", ".join(f"`{name}`" for name in verified.correctness.changed_inputs)
+        text = f"the kernel writes to {names}, which {job.problem_path} declares `in`"
+        found.append(Diagnostic("TP434", "warning", text, help="declare it `inout`, so that it is an output"))
+    return tuple(found)
 
 
 def _with_wrong(report: RunReport, planned: Planned, verified: Verified) -> RunReport:
@@ -64,18 +91,21 @@ def _with_wrong(report: RunReport, planned: Planned, verified: Verified) -> RunR
     return replace(report, diagnostics=(*report.diagnostics, Diagnostic("TP155", "warning", text)))
 
 
-def verify_built(job: Job, built: Built, progress: Progress) -> Verified:
-    """Step 5 on the job's device; races always by the emulator."""
+def verify_built(job: Job, built: Built, progress: Progress) -> Verified | Refusal:
+    """Step 5 on the job's device; races always by the emulator. A `Refusal`: the problem file is at fault."""
     sizes = dict(job.problem.sizes) if job.problem is not None else {}
     more = extra_tile_counts(job, built.candidate.stages)
     progress(f"verifying {built.candidate.id}")
-    correctness, races = verify_candidate(job, job.device, built, {**sizes, **more})
-    if isinstance(job.device, CudaDevice):
-        small = {n: s for n, s in {**sizes, **more}.items() if n != "target"}
-        emulated, races = verify_candidate(job, CpuDevice(job.toolchain), built, small)
-        if emulated.status == "failed":
-            correctness = emulated
-    return Verified(built, correctness, races)
+    found = verify_candidate(job, job.device, built, {**sizes, **more})
+    if isinstance(found, Refusal):
+        return found
+    if not isinstance(job.device, CudaDevice):
+        return Verified(built, *found)
+    small = {n: s for n, s in {**sizes, **more}.items() if n != "target"}
+    emulated = verify_candidate(job, CpuDevice(job.toolchain), built, small)
+    if isinstance(emulated, Refusal):
+        return emulated
+    return Verified(built, emulated[0] if emulated[0].status == "failed" else found[0], emulated[1])
 
 
 def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> RunReport:
@@ -87,11 +117,15 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
     }
     for one in built:
         progress(f"verifying {one.candidate.id}")
-        correctness, races = verify_candidate(planned.job, device, one, small)
-        if correctness.status == "failed":
-            report = _with_wrong(report, planned, Verified(one, correctness, races))
-        else:
+        found = verify_candidate(planned.job, device, one, small)
+        if isinstance(found, Refusal):
+            return refused_report(found, report)
+        if found[0].status != "failed":
             right.append(one)
+        elif found[0].original_fault:
+            return original_at_fault(report, planned.job, Verified(one, *found))
+        else:
+            report = _with_wrong(report, planned, Verified(one, *found))
     if not right:
         return replace(report, outcome="failed")
     progress("timing the original and every candidate")
@@ -102,7 +136,11 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
         kept = replace(report, outcome="original_kept", evidence=Evidence(benchmark=timed))
         return with_checklist(kept)
     verified = verify_built(planned.job, chosen or right[0], progress)
-    if "failed" in (verified.correctness.status, verified.races.status):
+    if isinstance(verified, Refusal):
+        return refused_report(verified, report)
+    if verified.failed:
+        if verified.correctness.original_fault:
+            return original_at_fault(report, planned.job, verified)
         report = _with_wrong(report, planned, verified)
         return replace(report, outcome="failed", evidence=evidence_of(verified, timed, None))
     return _conclude(replace(planned, report=report), verified, timed, progress)
@@ -141,4 +179,5 @@ def _conclude(planned: Planned, verified: Verified, timed: Benchmark, progress: 
     progress("auditing the machine code")
     sass = audit_candidate(planned.job, planned.model, verified.built)
     report = replace(finished(planned, verified.built), evidence=evidence_of(verified, timed, sass))
-    return with_checklist(report)
+    said = (*report.diagnostics, *doubts(planned.job, verified))
+    return with_checklist(replace(report, diagnostics=said))

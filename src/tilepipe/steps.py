@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilepipe.builds import Built, audit_candidate, build_candidate
+from tilepipe.builds import Built, audit_candidate
 from tilepipe.diagnostics import Refusal, error
-from tilepipe.emulating import emulate
+from tilepipe.emulating import Emulation
+from tilepipe.emulating import emulate as emulate_kernel
 from tilepipe.evidence.benchmark import fastest
 from tilepipe.evidence.types import Benchmark
 from tilepipe.gpu import normalise_arch
@@ -26,8 +27,16 @@ from tilepipe.planning import (
     restructure,
 )
 from tilepipe.problem import KernelDraft, draft_problem
-from tilepipe.proving import evidence_of, measure, prove_on_cpu, prove_on_gpu, verify_built
-from tilepipe.report import Evidence, RunReport, refused_report
+from tilepipe.proving import (
+    doubts,
+    evidence_of,
+    measure,
+    original_at_fault,
+    prove_on_cpu,
+    prove_on_gpu,
+    verify_built,
+)
+from tilepipe.report import Evidence, Outcome, RunReport, refused_report
 from tilepipe.rewrite import Rewrite
 from tilepipe.source import SourceFile
 from tilepipe.toolchain import select_toolchain
@@ -117,6 +126,8 @@ def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:
         return error(
             "TP156", "verify needs a problem file", help="`tilepipe init FILE.cu` drafts one; give it with -p"
         )
+    if job.fault is not None:
+        return job.fault
     cubin = job.toolchain.compile(job.unit(source.text, changed), job.arch.name, "cubin")
     if isinstance(cubin, Refusal):
         return cubin
@@ -127,18 +138,30 @@ def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:
         )
         if isinstance(other, Refusal):
             return other
+        if other.fault is not None:
+            return other.fault
         built = replace(built, problem=other.problem)
     progress("running both versions")
     done = verify_built(job, built, progress)
-    failed = "failed" in (done.correctness.status, done.races.status)
+    if isinstance(done, Refusal):
+        return done
+    base = base_report(job)
+    if done.failed and done.correctness.original_fault:
+        return original_at_fault(base, job, done)
+    outcome: Outcome | None = "failed" if done.failed else None
     return replace(
-        base_report(job), outcome="failed" if failed else None, evidence=evidence_of(done, None, None)
+        base, outcome=outcome, evidence=evidence_of(done, None, None), diagnostics=doubts(job, done)
     )
+
+
+def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Refusal:
+    """One kernel as it is on the CPU; `blocks` of each grid, None for as many as take seconds, 0 for all."""
+    return job.fault or emulate_kernel(job, blocks, progress)
 
 
 def draft(path: str, options: Options) -> str | Refusal:
     """A first problem file for every kernel of a file, from its parameters and its launches."""
-    jobs = open_jobs(path, replace(options, device="cpu"))
+    jobs = open_jobs(path, replace(options, device="cpu"), with_problem=False)
     if isinstance(jobs, Refusal):
         return jobs
     drafts = []
@@ -157,14 +180,15 @@ def pipeline_source(
 
     For CUDA source in Python (raw kernels, inline extensions). `kernel` is its name, `candidate` an id such as
     "cp_async-3-ring", None for the model's choice. Nothing is executed: verify the result with your own data, or
-    put the source into a file and use `run`.
+    put the source into a file and use `run`. CRLF line ends stay as they are.
     """
     toolchain = select_toolchain("nvrtc")
     known = normalise_arch(arch)
     for answer in (toolchain, known):
         if isinstance(answer, Refusal):
             return answer
-    file = CudaFile(SourceFile("<source>", source))
+    text = source.removeprefix("\ufeff").replace("\r\n", "\n")
+    file = CudaFile(SourceFile("<source>", text))
     found = next((k for k in file.kernels if k.name == kernel), None)
     if found is None:
         return error("TP145", f"the source has no kernel `{kernel}`")
@@ -173,8 +197,10 @@ def pipeline_source(
     planned = preconditions_and_variant(job)
     if isinstance(planned, RunReport):
         return Refusal(planned.diagnostics)
-    for one in planned.viable():
-        built = build_candidate(job, planned.model, one)
-        if not isinstance(built, Refusal):
-            return built.rewrite
-    return nothing_viable(planned)
+    ranked, report = ranked_builds(planned, lambda _: None)
+    if not ranked:
+        return nothing_built(planned, report)
+    made = ranked[0].rewrite
+    # Mixed line ends come out as LF, as from the command line.
+    all_crlf = "\n" in source and source.count("\n") == source.count("\r\n")
+    return replace(made, text=made.text.replace("\n", "\r\n")) if all_crlf else made

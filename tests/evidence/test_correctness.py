@@ -262,9 +262,37 @@ def test_a_changed_kernel_that_does_not_run(code: str, status: str) -> None:
     assert races.status == "unknown" and len(changed.runs) == 1  # not tried again at the next size
 
 
-def test_an_original_that_does_not_run_is_unknown() -> None:
+def test_an_original_that_faults_is_at_fault_itself() -> None:
     correctness, races = check(double, FakeKernel(double, refuse="TP353"))
-    assert correctness.status == "unknown" and "original" in correctness.reason and races.status == "unknown"
+    assert (correctness.status, races.status) == ("failed", "unknown")
+    assert "at size small: it does not run: TP353" in correctness.original_fault
+
+
+def test_an_original_that_the_device_cannot_run_is_unknown() -> None:
+    correctness, races = check(double, FakeKernel(double, refuse="TP300"))
+    assert (correctness.status, races.status, correctness.original_fault) == ("unknown", "unknown", "")
+    assert "original" in correctness.reason
+
+
+def test_an_original_that_misses_the_reference_is_at_fault_itself() -> None:
+    half = patched(lambda case: np.divide(case.arrays[1].data, 2, out=case.arrays[1].data))
+    correctness, _ = check(half, half)
+    assert correctness.status == "failed"
+    assert "misses the reference" in correctness.original_fault
+    assert not check(half, double)[0].original_fault
+
+
+def test_findings_of_the_original_are_named_with_their_lines() -> None:
+    racy = FakeKernel(double, (Finding("write-read race", "a race on `As`", (7, 9)),))
+    correctness, _ = check(double, racy)
+    assert correctness.status == "passed"
+    assert "a race on `As` (lines 7, 9)" in correctness.original_fault
+
+
+def test_an_input_that_the_original_writes_to_is_named() -> None:
+    scribble = patched(lambda case: case.arrays[0].data.fill(1))
+    assert check(scribble, scribble)[0].changed_inputs == ("x",)
+    assert check(double)[0].changed_inputs == ()
 
 
 def test_kernels_that_write_nothing_prove_nothing() -> None:

@@ -59,6 +59,16 @@ def wrote_something(before: Case, after: Case) -> bool:
     return not outputs or any(not np.array_equal(_bits(a.data), _bits(b.data)) for a, b in outputs)
 
 
+def changed_inputs(before: Case, after: Case) -> tuple[str, ...]:
+    """The arrays declared `in` that a launch wrote to."""
+    pairs = zip(before.arrays, after.arrays, strict=True)
+    return tuple(
+        old.name
+        for old, new in pairs
+        if old.role == "in" and not np.array_equal(_bits(old.base), _bits(new.base))
+    )
+
+
 def errors_against(case: Case, expected: Mapping[str, npt.NDArray[Any]], rtol: float, atol: float) -> Errors:
     """Errors of the outputs of `case` against `expected` arrays by name; NaN equals NaN, inf equals
     itself."""

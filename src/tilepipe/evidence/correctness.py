@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.evidence.compare import close_to, errors_against, first_difference, wrote_something
+from tilepipe.evidence.compare import (
+    changed_inputs,
+    close_to,
+    errors_against,
+    first_difference,
+    wrote_something,
+)
 from tilepipe.evidence.sampling import FULL_RUN_FLOPS, sample_blocks
 from tilepipe.evidence.types import Correctness, Races, SizeResult
 from tilepipe.launch.types import Device, Finding, LaunchOptions, Loaded, RunResult
@@ -21,6 +27,7 @@ from tilepipe.problem import Case, KernelProblem, Parameter, Sizes, evaluate_ref
 
 # Refusals that are the kernel's own doing: rejected launch, too much shared memory, fault, no end.
 _KERNEL_FAULTS = {"TP351", "TP352", "TP353", "TP356"}
+_MAX_FINDINGS = 2  # of the original's, in a message
 _UNDEFINED = "the original has races or faults of its own: there is no defined result to preserve"
 
 
@@ -106,6 +113,8 @@ class _Outcome:
     findings: tuple[Finding, ...] = ()
     original_findings: tuple[Finding, ...] = ()
     changed_ran: bool = True
+    original_fault: str = ""  # what the original does wrong, as far as its findings do not say it
+    changed_inputs: tuple[str, ...] = ()
 
 
 def check_correctness(
@@ -143,11 +152,17 @@ def _check_size(subject: Subject, name: str, values: Sizes, seed: int, budget: i
     trial = _try(subject, case, changed_case, blocks)
     if isinstance(trial, _Stopped):
         note = f"the original does not run: {trial.reason}"
-        return _Outcome(SizeResult(None, note=note), None, note, changed_ran=False)
+        passed, fault = (False, f"it does not run: {trial.reason}") if trial.kernels_fault else (None, "")
+        return _Outcome(SizeResult(None, note=note), passed, note, changed_ran=False, original_fault=fault)
     outcome = _judge(subject, trial)
     if isinstance(outcome, Refusal):
         return outcome
-    return replace(outcome, findings=trial.findings, original_findings=trial.original_findings)
+    return replace(
+        outcome,
+        findings=trial.findings,
+        original_findings=trial.original_findings,
+        changed_inputs=changed_inputs(case, trial.original),
+    )
 
 
 def _run(kernel: Loaded, case: Case, options: LaunchOptions) -> _Ran | _Stopped:
@@ -217,7 +232,9 @@ def _judge(subject: Subject, trial: _Trial) -> _Outcome | Refusal:
     if misses and original_misses:
         error = result.original_abs_error or 0.0
         reason = f"the original itself misses the reference (largest error {error:.3g})"
-        return _Outcome(result, False, _UNDEFINED if trial.original_findings else reason)
+        fault = f"it misses the reference (largest error {error:.3g})"
+        reason = _UNDEFINED if trial.original_findings else reason
+        return _Outcome(result, False, reason, original_fault=fault)
     if trial.unsteady:
         note = "the original differs from itself between two runs: compared within tolerance"
         close = close_to(trial.changed, trial.original, subject.problem.rtol, subject.problem.atol)
@@ -263,13 +280,28 @@ def _distinct(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def _correctness(device: Device, outcomes: Mapping[str, _Outcome]) -> Correctness:
     results = {name: outcome.result for name, outcome in outcomes.items()}
+    inputs = tuple(dict.fromkeys(name for o in outcomes.values() for name in o.changed_inputs))
+    judged = Correctness("passed", results, device.name, "", _original_fault(outcomes), inputs)
     for verdict, status in ((False, "failed"), (None, "unknown")):
         for name, outcome in outcomes.items():
             if outcome.passed is verdict:
-                return Correctness(status, results, device.name, f"size {name}: {outcome.reason}")  # type: ignore[arg-type]
-    if not outcomes:
-        return Correctness("unknown", results, device.name, "no size was run")
-    return Correctness("passed", results, device.name)
+                return replace(judged, status=status, reason=f"size {name}: {outcome.reason}")  # type: ignore[arg-type]
+    return judged if outcomes else replace(judged, status="unknown", reason="no size was run")
+
+
+def _original_fault(outcomes: Mapping[str, _Outcome]) -> str:
+    """What the original does wrong by itself, at the first size where it does; empty where nothing."""
+    for name, outcome in outcomes.items():
+        shown = _distinct(list(outcome.original_findings))[:_MAX_FINDINGS]
+        findings = "; ".join(f"{f.message}{_at_lines(f)}" for f in shown)
+        if fault := findings or outcome.original_fault:
+            return f"at size {name}: {fault}"
+    return ""
+
+
+def _at_lines(finding: Finding) -> str:
+    lines = ", ".join(map(str, finding.lines))
+    return f" (line{'s' if len(finding.lines) > 1 else ''} {lines})" if lines else ""
 
 
 def _races(device: Device, outcomes: Mapping[str, _Outcome]) -> Races:

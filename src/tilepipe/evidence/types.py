@@ -27,10 +27,15 @@ class SizeResult:
 
 @dataclass(frozen=True)
 class Correctness:
+    """`original_fault` says what the original kernel itself does wrong with the problem given, empty where
+    nothing; `changed_inputs` names the arrays declared `in` that the original wrote to."""
+
     status: Status
     sizes: Mapping[str, SizeResult] = field(default_factory=dict)
     device: str = ""
     reason: str = ""
+    original_fault: str = ""
+    changed_inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The problem file: how a kernel is launched, on which data, and what right means."""
 
-from tilepipe.problem.cases import fresh_copy, make_case, tile_sizes
+from tilepipe.problem.cases import check_case, fresh_copy, make_case, tile_sizes
+from tilepipe.problem.check import check_problem, no_such_kernel
 from tilepipe.problem.draft import KernelDraft, draft_problem
 from tilepipe.problem.load import load_problem, parse_problem
 from tilepipe.problem.reference import evaluate_reference
@@ -27,11 +28,14 @@ __all__ = [
     "Scalar",
     "ScalarSpec",
     "Sizes",
+    "check_case",
+    "check_problem",
     "draft_problem",
     "evaluate_reference",
     "fresh_copy",
     "load_problem",
     "make_case",
+    "no_such_kernel",
     "parse_problem",
     "tile_sizes",
 ]

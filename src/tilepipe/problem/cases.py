@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from tilepipe.diagnostics import Refusal, error
 from tilepipe.problem.dtypes import DTYPE_NAMES, c_dtype, is_float, named_dtype, poison
 from tilepipe.problem.expressions import ExpressionError, evaluate, evaluate_number
+from tilepipe.problem.locate import place_of
 from tilepipe.problem.types import Array, ArraySpec, Case, KernelProblem, Parameter, Scalar, ScalarSpec, Sizes
 
 _ALIGNMENT = 256  # bytes, as device allocations are aligned; an `offset` then means what it says
@@ -23,15 +25,27 @@ _MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
 class _BadCaseError(Exception):
-    """Ends the making of a case; never leaves this module."""
+    """Ends the making of a case; never leaves this module. `where` is the key at fault, and the number of its
+    entry in a list."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.diagnostics[0].message)
         self.refusal = refusal
+        self.where: tuple[str, int | None] | None = None
 
 
 def _fail(code: str, message: str, help: str) -> _BadCaseError:
     return _BadCaseError(error(code, message, help=help))
+
+
+@contextmanager
+def _at(key: str, item: int | None = None) -> Iterator[None]:
+    """What fails in this block is the fault of `key`, or of entry `item` of the list under it."""
+    try:
+        yield
+    except _BadCaseError as bad:
+        bad.where = bad.where or (key, item)
+        raise
 
 
 def make_case(
@@ -53,23 +67,44 @@ def make_case(
         )
 
 
-def _make_case(problem: KernelProblem, size: str | Sizes, parameters: Sequence[Parameter], seed: int) -> Case:
+def check_case(
+    problem: KernelProblem, size: str | Sizes, parameters: Sequence[Parameter], path: str, text: str
+) -> Refusal | None:
+    """What `make_case` would refuse, with its place in the problem file at `path` that holds `text`. Nothing is
+    allocated, so that sizes of gigabytes are checked as well."""
+    try:
+        _make_case(problem, size, parameters, 0, probe=True)
+    except _BadCaseError as bad:
+        key, item = bad.where or (None, None)
+        place = place_of(path, text, f"kernels.{problem.name}", key, item)
+        return Refusal(tuple(replace(d, place=place) for d in bad.refusal.diagnostics))
+    return None
+
+
+def _make_case(
+    problem: KernelProblem, size: str | Sizes, parameters: Sequence[Parameter], seed: int, probe: bool = False
+) -> Case:
+    """`probe`: every check is made, on arrays of one element."""
     sizes = _sizes(problem, size)
-    if len(parameters) != len(problem.args):
-        raise _fail(
-            "TP114",
-            f"kernel `{problem.name}` has {len(parameters)} parameters, its problem {len(problem.args)} args",
-            f"give one entry of `args` for each of: {', '.join(p.name for p in parameters) or 'none'}",
-        )
-    shared = _integer(problem.shared, sizes, "shared")
-    if shared < 0:
-        raise _fail("TP117", f"`shared` is {shared} bytes", "dynamic shared memory is 0 bytes or more")
+    with _at("args"):
+        if len(parameters) != len(problem.args):
+            raise _fail(
+                "TP114",
+                f"kernel `{problem.name}` has {len(parameters)} parameters, its problem {len(problem.args)} args",
+                f"give one entry of `args` for each of: {', '.join(p.name for p in parameters) or 'none'}",
+            )
+    with _at("shared"):
+        shared = _integer(problem.shared, sizes, "shared")
+        if shared < 0:
+            raise _fail("TP117", f"`shared` is {shared} bytes", "dynamic shared memory is 0 bytes or more")
     args: list[Array | Scalar] = []
     for i, (spec, parameter) in enumerate(zip(problem.args, parameters, strict=True)):
-        if isinstance(spec, ScalarSpec):
-            args.append(_scalar(spec, parameter, sizes))
-        else:
-            args.append(_array(spec, parameter, sizes, np.random.default_rng([seed, i, *sizes.values()])))
+        with _at("args", i):
+            if isinstance(spec, ScalarSpec):
+                args.append(_scalar(spec, parameter, sizes))
+            else:
+                rng = np.random.default_rng([seed, i, *sizes.values()])
+                args.append(_array(spec, parameter, sizes, rng, probe))
     return Case(
         size=size if isinstance(size, str) else ",".join(f"{k}={v}" for k, v in sizes.items()),
         sizes=sizes,
@@ -113,11 +148,12 @@ def _integer(text: str, sizes: Sizes, what: str) -> int:
 def _dimensions(
     what: str, texts: tuple[str, ...], sizes: Sizes, limits: tuple[int, int, int]
 ) -> tuple[int, int, int]:
-    x, y, z = (*(_integer(text, sizes, what) for text in texts), 1, 1)[:3]
-    if any(not 1 <= value <= limit for value, limit in zip((x, y, z), limits, strict=True)):
-        raise _fail("TP117", f"{what} is ({x}, {y}, {z})", f"each dimension lies between 1 and {limits}")
-    if what == "block" and x * y * z > 1024:
-        raise _fail("TP117", f"a block of {x * y * z} threads", "a block has at most 1024 threads")
+    with _at(what):
+        x, y, z = (*(_integer(text, sizes, what) for text in texts), 1, 1)[:3]
+        if what == "block" and x * y * z > 1024:
+            raise _fail("TP117", f"a block of {x * y * z} threads", "a block has at most 1024 threads")
+        if any(not 1 <= value <= limit for value, limit in zip((x, y, z), limits, strict=True)):
+            raise _fail("TP117", f"{what} is ({x}, {y}, {z})", f"each dimension lies between 1 and {limits}")
     return x, y, z
 
 
@@ -176,7 +212,9 @@ def _dtype(spec: ArraySpec, parameter: Parameter) -> np.dtype[Any]:
     return found
 
 
-def _array(spec: ArraySpec, parameter: Parameter, sizes: Sizes, rng: np.random.Generator) -> Array:
+def _array(
+    spec: ArraySpec, parameter: Parameter, sizes: Sizes, rng: np.random.Generator, probe: bool = False
+) -> Array:
     dtype = _dtype(spec, parameter)
     shape = tuple(_integer(text, sizes, f"the shape of `{spec.name}`") for text in spec.shape)
     count = math.prod(shape)
@@ -184,6 +222,8 @@ def _array(spec: ArraySpec, parameter: Parameter, sizes: Sizes, rng: np.random.G
         raise _fail(
             "TP117", f"array `{spec.name}` has shape {shape}", "dimensions are 0 or more, and fit in memory"
         )
+    if probe:
+        spec, shape, count = replace(spec, offset=0), (min(count, 1),), min(count, 1)
     base = _aligned_empty(spec.offset + count, dtype)
     poison(base if spec.role == "out" else base[: spec.offset])
     array = Array(spec.name, spec.role, base, base[spec.offset :].reshape(shape))

@@ -45,6 +45,13 @@ def _tables(text: str) -> Iterator[tuple[str, int, int, int]]:
         yield name, header_at, body, found[i + 1][1] if i + 1 < len(found) else len(text)
 
 
+def table_of(text: str, table: str) -> Iterator[tuple[int, int]]:
+    """The offsets of `[table]`, with its header, and of its sub-tables; empty where it is written otherwise."""
+    for name, header_at, _, end in _tables(text):
+        if name == table or name.startswith(f"{table}."):
+            yield header_at, end
+
+
 def _key(name: str) -> re.Pattern[str]:
     return re.compile(rf"^[ \t]*\"?({re.escape(name)})\"?[ \t]*=", re.MULTILINE)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tilepipe.diagnostics import Refusal, error
 from tilepipe.problem.dtypes import is_float
+from tilepipe.problem.locate import place_of
 from tilepipe.problem.types import Case, KernelProblem
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -35,24 +36,31 @@ def evaluate_reference(problem: KernelProblem, path: str, case: Case) -> Arrays 
     inputs: Arrays = {a.name: _widened(a.data) for a in case.arrays if a.role != "out"}
     try:
         value = _call(problem.reference, Path(path).parent, inputs, dict(case.sizes))
-    except Exception as failure:  # the author's code may raise anything
-        return _failed(problem, f"{type(failure).__name__}: {failure}")
+    except (Exception, SystemExit) as failure:  # the author's code may raise anything
+        return _failed(problem, path, case.size, f"{type(failure).__name__}: {failure}")
     outputs = [a for a in case.arrays if a.role != "in"]
     values = value if isinstance(value, tuple) else (value,)
     if len(values) != len(outputs):
-        return _failed(problem, f"it gives {len(values)} arrays for {len(outputs)} outputs")
+        return _failed(problem, path, case.size, f"it gives {len(values)} arrays for {len(outputs)} outputs")
     results: Arrays = {}
     for output, array in zip(outputs, map(np.asarray, values), strict=True):
         if array.shape != output.data.shape:
-            return _failed(problem, f"`{output.name}` has shape {output.data.shape}, it gives {array.shape}")
+            shapes = f"`{output.name}` has shape {output.data.shape}, it gives {array.shape}"
+            return _failed(problem, path, case.size, shapes)
         results[output.name] = array
     return results
 
 
-def _failed(problem: KernelProblem, reason: str) -> Refusal:
+def _failed(problem: KernelProblem, path: str, size: str, reason: str) -> Refusal:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        place = place_of(path, text, f"kernels.{problem.name}", "reference")
+    except (OSError, UnicodeDecodeError):
+        place = None
     return error(
         "TP118",
-        f"the reference of kernel `{problem.name}` failed: {reason}",
+        f"the reference of kernel `{problem.name}` failed at size {size}: {reason}",
+        place,
         help="correct `reference` in the problem file, or leave it out with --no-reference",
     )
 
