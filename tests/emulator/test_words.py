@@ -153,3 +153,17 @@ def test_an_address_outside_an_array_is_told_in_elements(nvrtc: NvrtcToolchain) 
     text = 'extern "C" __global__ void k(float* out) { out[threadIdx.x + 60] = 1; }'
     (found,) = launched(nvrtc, text).findings
     assert (found.kind, found.where) == ("global out of bounds", "out[64] (of 64 elements)")
+
+
+def test_a_line_in_a_helper_comes_with_the_line_of_its_call(nvrtc: NvrtcToolchain) -> None:
+    text = """__device__ __forceinline__ void put(volatile float* at, float x) {
+  *at = x;
+}
+extern "C" __global__ void k(float* out) {
+  __shared__ float room[32];
+  put(&room[threadIdx.x], 1);
+  put(&out[threadIdx.x], room[threadIdx.x ^ 1]);
+}
+"""
+    found = {f.kind: f for f in launched(nvrtc, text).findings}
+    assert (found["write-read race"].lines, found["write-read race"].calls) == ((7, 2), (0, 6))

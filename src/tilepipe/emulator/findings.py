@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilepipe.emulator import layout
 from tilepipe.emulator.ptx.model import Place
@@ -40,7 +40,8 @@ _TRAP = 16
 class EmulatorFinding:
     """One kind of mistake at one pair of instructions, with its first occurrence.
 
-    `lines` are source lines (PTX lines where the PTX has no line information): the access, then the other.
+    `lines` are source lines (PTX lines where the PTX has no line information): the access, then the other; `calls`
+    has the line of the call for each that stands in an inlined function, else 0.
     `threads` are linear thread numbers, in the same order; `interval` counts the block's barriers from 0;
     `count` is the number of occurrences in the blocks that ran.
     """
@@ -53,6 +54,7 @@ class EmulatorFinding:
     interval: int
     block: tuple[int, int, int]
     count: int
+    calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,10 @@ def describe(
         merged.setdefault(key, f)
         counts[key] = counts.get(key, 0) + f.count
     return [
-        _finding(f, counts[key], tuple(line for line in key[1:] if line), names, grid)
+        replace(
+            _finding(f, counts[key], tuple(line for line in key[1:] if line), names, grid),
+            calls=calls_of((sites[f.site], sites[f.other_site]), has_lines),
+        )
         for key, f in merged.items()
     ]
 
@@ -191,6 +196,11 @@ def _finding(
 def block_index(n: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
     """The block with linear number `n`."""
     return (n % grid[0], n // grid[0] % grid[1], n // (grid[0] * grid[1]))
+
+
+def calls_of(places: Iterable[Place], has_lines: bool) -> tuple[int, ...]:
+    """The lines of the calls for those places that have a source line."""
+    return tuple(p.call_line for p in places if line_of(p, has_lines))
 
 
 def line_of(place: Place, has_lines: bool) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilepipe.emulator import layout
-from tilepipe.emulator.findings import AddressBook, EmulatorFinding, block_index, line_of
+from tilepipe.emulator.findings import AddressBook, EmulatorFinding, block_index, calls_of, line_of
 from tilepipe.emulator.ptx.model import Place
 from tilepipe.emulator.ptx.sharing import Sharing
 
@@ -18,6 +18,7 @@ KIND = "race between blocks"
 NOTE = "the kernel orders its blocks with fences and atomics: races between blocks were not looked for"
 _TOUCH, _WRITE = 0, 1
 _SITE_BITS = 16
+_SITE_MASK = (1 << _SITE_BITS) - 1
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,8 @@ def _races(
     races = np.flatnonzero(both_write | high_touch | low_touch)
     first: dict[tuple[int, int, bool], tuple[int, int]] = {}
     for race in races.tolist():
-        lines = [
-            line_of(sites[int(r) & ((1 << _SITE_BITS) - 1)], has_lines)
-            for r in (least_write[race], other[race])
-        ]
-        key = (lines[0], lines[1], bool(both_write[race]))
+        at_lines = [line_of(sites[int(r) & _SITE_MASK], has_lines) for r in (least_write[race], other[race])]
+        key = (at_lines[0], at_lines[1], bool(both_write[race]))
         at, count = first.get(key, (race, 0))
         first[key] = (at, count + 1)
     found: list[EmulatorFinding] = []
@@ -110,6 +108,7 @@ def _races(
         message = (
             f"block {a} writes {where}, which block {b} {verb} too: nothing orders the blocks of a launch"
         )
-        lines_ = tuple(x for x in (line, other_line) if x)
-        found.append(EmulatorFinding(KIND, message, lines_, where, (), 0, a, count))
+        lines = tuple(x for x in (line, other_line) if x)
+        calls = calls_of((sites[int(r) & _SITE_MASK] for r in (least_write[n], other[n])), has_lines)
+        found.append(EmulatorFinding(KIND, message, lines, where, (), 0, a, count, calls))
     return found

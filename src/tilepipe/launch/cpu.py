@@ -92,4 +92,5 @@ def _finding(found: EmulatorFinding) -> Finding:
         found.threads,
         found.interval,
         found.block,
+        found.calls,
     )

@@ -16,7 +16,8 @@ class Finding:
     """Something the emulator caught: a race, a pending copy, an access out of bounds, a divergent barrier.
 
     `kind` is a short stable word ("write-read race", "read of in-flight copy", "pending at exit", …);
-    `where` names the address as well as it is known (`As[1][37]`), `lines` the source lines of both sides.
+    `where` names the address as well as it is known (`As[1][37]`), `lines` the source lines of both sides, and
+    `calls` the lines of the calls where those stand in inlined functions (0 where not).
     """
 
     kind: str
@@ -26,6 +27,7 @@ class Finding:
     threads: tuple[int, ...] = ()
     interval: int = 0
     block: tuple[int, int, int] = (0, 0, 0)
+    calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,12 @@ Operand = Reg | Imm | Sym | Mem | Vec
 
 @dataclass(frozen=True)
 class Place:
-    """Where an instruction comes from: its PTX line, and the source line if the PTX has line information."""
+    """Where an instruction comes from: its PTX line, and the source line if the PTX has line information. Within
+    an inlined function `call_line` is the line of its call."""
 
     ptx_line: int
     source_line: int = 0
+    call_line: int = 0
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class _Parser:
         self.function = Function("", False)
         self.scope = _Scope(None)
         self.serial = 0
-        self.source_line = 0
+        self.source_line = self.call_line = 0
         self.main_file: int | None = None
 
     # -- token access
@@ -134,7 +134,7 @@ class _Parser:
         if self.token.text == "(":
             function.parameters = self.parse_parameters()
         self.until("{", ";")  # performance directives: .maxntid, .minnctapersm, .noreturn …
-        self.source_line, self.main_file = 0, None
+        self.source_line, self.call_line, self.main_file = 0, 0, None
         if self.accept(";"):
             function.has_body = False
         else:
@@ -287,14 +287,18 @@ class _Parser:
         """`.loc file line column [, function_name …, inlined_at file line column]`, as a line of the kernel's
         own file."""
         words = [t.text for t in tokens]
-        file, line = int(words[0]), int(words[1])
+        file, line, call = int(words[0]), int(words[1]), 0
         if self.main_file is None:
             self.main_file = file
-        if file != self.main_file and "inlined_at" in words:
+        if "inlined_at" in words:
             i = words.index("inlined_at")
-            file, line = int(words[i + 1]), int(words[i + 2])
+            caller, call = int(words[i + 1]), int(words[i + 2])
+            if file != self.main_file:
+                file, line, call = caller, call, 0
+            elif caller != self.main_file:
+                call = 0
         if file == self.main_file and line:
-            self.source_line = line
+            self.source_line, self.call_line = line, call
             self.module.has_lines = True
 
     def parse_instruction(self) -> Instruction:
@@ -312,7 +316,7 @@ class _Parser:
             if not self.accept(","):
                 self.expect(";")
                 break
-        place = Place(token.line, self.source_line)
+        place = Place(token.line, self.source_line, self.call_line)
         return Instruction(op, tuple(mods), tuple(operands), place, guard)
 
     def register(self, token: Token) -> Reg:
