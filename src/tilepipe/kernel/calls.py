@@ -6,6 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tree_sitter import Node
 
@@ -76,11 +77,12 @@ class Calls(Places):
         context = (*self.context, self.where(call).start)
         for parameter, argument in zip(function.parameters, arguments, strict=False):
             text = parameter.text.decode() if parameter.text else ""
-            for symbol, _ in declared(parameter, text, context, "local"):
-                if symbol.reference:
-                    at = self.place(argument)
-                    bound[symbol.name] = at
+            for named, _ in declared(parameter, text, context, "local"):
+                at = self.place(argument) if named.reference or named.is_array else None
+                if at is not None and (named.reference or all(v.is_array for v in at.variables)):
+                    bound[named.name] = at  # an array parameter is the caller's array
                 else:
+                    symbol = replace(named, rank=0, pointer=named.pointer or named.is_array)
                     self.points[symbol] |= self.value(argument)
                     self.out.defs.add(symbol)
                     bound[symbol.name] = symbol

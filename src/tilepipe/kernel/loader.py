@@ -34,10 +34,11 @@ def split(tile: TileLoop, after: Effects) -> Split:
     carried = _carried(tile)
     header = header_effects(tile.loop)
     loader = _closed(tile, roots, header)
-    moved = _movable(tile, loader, set(roots), after, header)
+    outside = after.uses - _loaders_arrays(tile, loader, carried)
+    moved = _movable(tile, loader, set(roots), outside, header)
     kept = [i for i in tile.flow.items if i not in moved]
     consumer = (
-        frozenset().union(*(i.own.uses | i.own.defs for i in kept)) | header.uses | header.defs | after.uses
+        frozenset().union(*(i.own.uses | i.own.defs for i in kept)) | header.uses | header.defs | outside
     )
     state = frozenset(
         s
@@ -45,6 +46,13 @@ def split(tile: TileLoop, after: Effects) -> Split:
         if _defined_by(s, loader, tile) and (s in consumer or not _set_before_use(s, loader))
     )
     return Split(loader, moved, state, state & consumer, carried, _varying(tile, carried))
+
+
+def _loaders_arrays(tile: TileLoop, loader: frozenset[Item], carried: frozenset[Symbol]) -> frozenset[Symbol]:
+    """Arrays that nothing in the loop but the loader touches: it needs no copy of them, and leaves in them what the
+    last tile's load leaves, since it runs once for each tile and in their order."""
+    others = frozenset().union(*(i.own.uses | i.own.defs for i in tile.flow.items if i not in loader))
+    return frozenset(s for s in carried if s.is_array and s not in others)
 
 
 def _set_before_use(symbol: Symbol, loader: frozenset[Item]) -> bool:
@@ -78,15 +86,16 @@ def _defined_by(symbol: Symbol, loader: frozenset[Item], tile: TileLoop) -> bool
 
 
 def _movable(
-    tile: TileLoop, loader: frozenset[Item], roots: set[Item], after: Effects, header: Effects
+    tile: TileLoop, loader: frozenset[Item], roots: set[Item], after: frozenset[Symbol], header: Effects
 ) -> frozenset[Item]:
-    """Loader statements whose results nobody else needs; the consumer loses them."""
+    """Loader statements whose results nobody else needs; the consumer loses them. `after` are the variables needed
+    after the loop."""
     moved = {i for i in loader if not i.own.global_writes() and not _is_barrier(i)}
     items = tile.flow.items
     changed = True
     while changed:
         changed = False
-        needed: set[Symbol] = set(header.uses) | set(after.uses)
+        needed: set[Symbol] = set(header.uses) | after
         for item in items:
             if item not in moved:
                 needed |= item.own.uses

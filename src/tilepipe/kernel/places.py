@@ -115,8 +115,8 @@ class Places(Names):
             found = self.named(root.text.decode() if root.text else "")
             if isinstance(found, Place) and not found.memory and (found.variables or found.bases):
                 self._indices(argument)
-                whole = found.variables | frozenset(b for b in found.bases if b.is_array)
-                if whole and not (found.bases - whole):
+                whole = frozenset(b for b in found.variables | found.bases if b.is_array)
+                if whole and not (found.variables | found.bases) - whole:
                     return self._element(next(iter(whole)), depth, found)
             if isinstance(found, Symbol) and found.is_array:
                 self._indices(argument)

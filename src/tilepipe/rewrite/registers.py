@@ -89,10 +89,11 @@ def _uses_outside_loads(model: KernelModel, item: Item) -> frozenset[Symbol]:
         return item.own.uses
     statement = item.statement
     header = statement.condition if statement.children and statement.condition is not None else statement.span
-    rest = model.file.source.slice(header)
+    rest = bytearray(model.file.source.data[header.start : header.end])
     for load in item.own.loads:
-        rest = rest.replace(model.file.source.slice(load.span), " ")
-    words = set(_WORD.findall(rest))
+        at = slice(max(load.span.start - header.start, 0), max(load.span.end - header.start, 0))
+        rest[at] = b" " * len(rest[at])
+    words = set(_WORD.findall(rest.decode()))
     if any(w in model.file.macros for w in words):
         return item.own.uses
     return frozenset(s for s in item.own.uses if s.name in words)

@@ -33,6 +33,8 @@ _BARE = frozenset(
 _FUNCTION_QUALIFIERS = frozenset(b"__device__ __host__ static inline".split())
 _PRAGMA = re.compile(rb"[ \t]*#[ \t]*pragma\b")
 _OBJECT_MACRO = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+(\S[\s\S]*)")
+# What follows a statement macro that is used without a semicolon, beside words: the next statement's first token.
+_AFTER_STATEMENT = (b"}", b"{", b"(", b"*", b"+", b"-")
 _FUNCTION_MACRO = re.compile(rb"[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)\([^)]*\)([\s\S]*)")
 
 
@@ -107,7 +109,7 @@ def _with_semicolons(data: bytes, listed: list[Lexeme]) -> bytes:
                 end = closing(data, following.start)
                 after = next((x for x in listed[index + 2 :] if end is not None and x.start >= end), None)
                 ended = after is None or after.kind in ("word", "directive")
-                ended = ended or (after is not None and data[after.start : after.end] == b"}")
+                ended = ended or (after is not None and data[after.start : after.end] in _AFTER_STATEMENT)
                 if end is not None and ended and data[end : end + 1].isspace():
                     changed[end] = ord(";")
         if lexeme.kind != "comment":

@@ -25,7 +25,7 @@ _STANDARD = (
 _SYSTEM = (
     "stdio.h stdlib.h string.h time.h ctype.h errno.h unistd.h getopt.h signal.h inttypes.h "
     "stdarg.h stdbool.h memory.h malloc.h fcntl.h pthread.h omp.h mpi.h windows.h sys/time.h "
-    "sys/types.h sys/stat.h sys/resource.h sys/mman.h sys/timeb.h strings.h sys/utsname.h "
+    "sys/types.h sys/stat.h sys/resource.h sys/mman.h sys/timeb.h strings.h sys/utsname.h sys/syscall.h "
 )
 _CUDA_HOST = (
     "cublas_v2.h cublas.h cublasLt.h cublasXt.h cusparse.h cusolverDn.h cusolver_common.h "

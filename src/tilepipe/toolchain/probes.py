@@ -114,13 +114,22 @@ def parameter_names(texts: Sequence[str], kernel: str, count: int) -> list[str]:
 
 def _probe(index: int, question: Question) -> str:
     # The expression stands on one line, so that an error in it is on line 1 of its pseudo-file.
-    expression = " ".join(question.expression.split())
+    expression = _one_line(question.expression)
     if question.kind == "value":
         body = f'asm volatile("// TILEPIPE_VALUE {index} %0" :: "n"(tilepipe_probe::integer({expression})));'
     else:
         bare = f"typename tilepipe_probe::bare<decltype(({expression}))>::type"
         body = f'asm volatile("// %0" :: "l"(tilepipe_probe::type<{index}, {bare}>()));'
     return f'#line 1 "{_FILE}{index}"\n{body}\n'
+
+
+def _one_line(expression: str) -> str:
+    """The expression without line ends, and without its comments, which would swallow what follows them."""
+    data = bytearray(expression.encode())
+    for lexeme in lexemes(bytes(data)):
+        if lexeme.kind == "comment":
+            data[lexeme.start : lexeme.end] = b" " * (lexeme.end - lexeme.start)
+    return " ".join(data.decode().split())
 
 
 def _read(ptx: str) -> dict[int, Answer]:

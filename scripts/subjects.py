@@ -1,0 +1,92 @@
+"""Pipelines kernels that stand elsewhere in every viable way and verifies each result in the emulator.
+
+    python scripts/subjects.py LIST.toml [--only NAME ...]
+
+The list has one table for each kernel: `[[subject]]` with `name`, `file`, `kernel` and `problem` (a problem
+file), and where needed `include` and `define` (lists, as -I and -D), `std`, and `no_alias`
+(pointers promised not to overlap). Paths are relative to the list. Each
+kernel gets one line: what was emitted and at which sizes it is exact, or the refusal. The exit code is 1 where a
+candidate is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.job import Job, open_job
+from tilepipe.options import Options
+from tilepipe.toolchain.types import CompileOptions
+from zoo import ASKED_FOR, Trial, asked_for, size_sets, try_candidate, words
+
+
+def opened(entry: dict[str, Any], folder: Path) -> Job | Refusal:
+    """The kernel that an entry names, with its problem file."""
+    include = tuple(str(folder / d) for d in entry.get("include", ()))
+    options = Options(
+        kernel=entry["kernel"],
+        problem=str(folder / entry["problem"]),
+        device="cpu",
+        compile=CompileOptions(include, tuple(entry.get("define", ())), entry.get("std", "c++17")),
+        allow_launch_change=True,
+        no_alias=frozenset(entry.get("no_alias", ())),
+    )
+    return open_job(str(folder / entry["file"]), options)
+
+
+def tried(job: Job) -> list[Trial] | Refusal:
+    """Every viable candidate and the forms that are made on request, each built and verified."""
+    model, plan = job.model, job.plan
+    if isinstance(model, Refusal):
+        return model
+    if isinstance(plan, Refusal):
+        return plan
+    by_id = {c.id: c for c in plan.candidates}
+    wanted = [by_id[i] for i in plan.order]
+    wanted += [c for i in ASKED_FOR if i not in plan.order and (c := asked_for(job, i)) is not None]
+    return [trial for c in wanted for trial in try_candidate(job, model, c, ())]
+
+
+def described(job: Job | Refusal) -> tuple[str, bool]:
+    """One line for a kernel, and whether something is wrong with what was emitted."""
+    if isinstance(job, Refusal):
+        return f"not opened: {words(job)}", False
+    found = tried(job)
+    if isinstance(found, Refusal):
+        place = found.diagnostics[0].place
+        return f"refused: {words(found)}" + (f" (line {place.line})" if place else ""), False
+    exact = [t.id for t in found if t.status == "exact"]
+    rest = [f"{t.status.upper()} {t.id}: {t.reason}" for t in found if t.status != "exact"]
+    sizes = ", ".join(size_sets(job, 3, ()))
+    return f"exact: {', '.join(exact) or 'none'} at {sizes}" + "".join(f"\n    {r}" for r in rest), any(
+        t.status == "wrong" for t in found
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("list", type=Path)
+    parser.add_argument("--only", action="append", default=[], metavar="NAME")
+    given = parser.parse_args()
+    entries = tomllib.loads(given.list.read_text(encoding="utf-8"))["subject"]
+    bad = False
+    for entry in entries:
+        if given.only and entry["name"] not in given.only:
+            continue
+        start = time.monotonic()
+        text, wrong = described(opened(entry, given.list.parent))
+        bad = bad or wrong
+        print(f"{entry['name']} ({time.monotonic() - start:.1f} s): {text}", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
