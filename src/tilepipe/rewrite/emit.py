@@ -58,8 +58,7 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     edits = [*pieces.ring.edits, *inner]
     if pieces.wide.wide:
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
-        binds = [b.replace("{stage}", "0") for b in pieces.ring.bind]
-        text = dispatched(model, pieces.wide, binds, pipelined, source.slice(Span(start, end)))
+        text = dispatched(model, pieces.wide, pieces.ring.first, pipelined, source.slice(Span(start, end)))
         edits = [*pieces.ring.edits, Edit(Span(start, end), text)]
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]

@@ -35,6 +35,11 @@ class Ring:
     extra_dynamic: int
     helpers: frozenset[str]
 
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Lines that name stage 0 of the arrays whose declarations changed; pointers point there as they are."""
+        return tuple(b.replace("{stage}", "0") for b in self.bind if b.startswith("auto& "))
+
 
 def ring(
     model: KernelModel, stages: int, move_to_dynamic: bool, aligned: frozenset[Symbol] = frozenset()
@@ -249,8 +254,7 @@ def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
         staged = [pieces[t] for t in targets if t in pieces]
         if not staged or symbol.key[1] != () or symbol.kind != "local":
             continue
-        inside = model.tile.loop.span.start <= symbol.key[0] < model.tile.loop.span.end
-        if inside or symbol not in used | later:
+        if symbol.key[0] >= model.tile.loop.span.start or symbol not in used | later:
             continue
         if symbol.reference:
             return f"`{symbol.name}` refers to a part of a tile"
