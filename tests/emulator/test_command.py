@@ -139,6 +139,7 @@ def test_both_ways_of_landing_for_kernels_with_asynchronous_copies(capsys: Captu
     assert (work["load_bytes"], work["flops"]) == (4 * 8192, 4 * 2048)
 
 
+@pytest.mark.full
 def test_a_pipeline_on_mbarriers_has_work_but_no_tiles(capsys: Capture) -> None:
     """Its state in shared memory, read through generic addresses, is no load from global memory, and the
     tables that the compiler makes are none from an array."""
