@@ -17,6 +17,7 @@ _ALL = 0
 PRIMITIVES = "__pipeline"
 PTX = "ptx"
 PIPELINE = "cuda::pipeline"
+BARRIER = "cuda::barrier"
 GROUPS = "cooperative groups"
 _COPY = re.compile(
     r"(?P<guard>@!?\S+\s+)?cp\.async\.(?P<modifier>ca|cg)\.shared(?:::cta)?\.global(?P<more>[.\w:]*)\s*"
@@ -64,7 +65,7 @@ class Asynchronous(Expressions):
         if name == "__pipeline_memcpy_async":
             values = [self.value(a) for a in arguments]
             sized = len(values) > 3
-            index = text_of(arguments[1]) if len(arguments) > 1 else ""
+            index = self._spelled(arguments[1]) if len(arguments) > 1 else ""
             self.copy(values[0], values[1], values[2], node, PRIMITIVES, sized=sized, index=index)
         elif name == "__pipeline_commit":
             self.emit("commit", self.site(node, PRIMITIVES))
@@ -83,6 +84,11 @@ class Asynchronous(Expressions):
         else:
             return False
         return True
+
+    def _spelled(self, node: Node) -> str:
+        """The text of a source address; that of its declaration where it is a variable."""
+        cell = self.lookup(text_of(node)) if node.type == "identifier" else None
+        return cell.origin if cell is not None and cell.origin else text_of(node)
 
     def _count(self, nodes: list[Node]) -> int:
         count = self.value(nodes[0]) if nodes else ANY
@@ -115,10 +121,13 @@ class Asynchronous(Expressions):
                 const(0) if grouped else values[2],
                 node,
                 PIPELINE,
-                index=text_of(arguments[1]),
+                index=self._spelled(arguments[1]),
             )
+        elif isinstance(last, Object) and last.kind == "barrier" and len(values) == 4:
+            self.copy(values[0], values[1], values[2], node, BARRIER, index=self._spelled(arguments[1]))
+            self.emit("commit", self.site(node, BARRIER))
         elif values and isinstance(values[0], Object) and values[0].kind == "group" and len(values) == 4:
-            self.copy(values[1], values[2], const(0), node, GROUPS, index=text_of(arguments[2]))
+            self.copy(values[1], values[2], const(0), node, GROUPS, index=self._spelled(arguments[2]))
             self.emit("commit", self.site(node, GROUPS))
         else:
             raise NotUnderstoodError("a memcpy_async that completes on a barrier")
@@ -130,6 +139,11 @@ class Asynchronous(Expressions):
                 self._group_barrier(owner, node)
             if name == "thread_rank":
                 return self._rank(owner)
+            return ANY
+        if owner.kind == "barrier" and name == "arrive_and_wait":
+            # Every thread's copies have arrived with it: a wait for all, and a barrier.
+            self.emit("wait", self.site(node, BARRIER), count=_ALL)
+            self.emit("barrier", self.site(node, BARRIER))
             return ANY
         if owner.kind == "barrier" or (owner.scope != "thread" and name != "quit"):
             raise NotUnderstoodError("synchronisation through a shared barrier object")
@@ -165,7 +179,7 @@ class Asynchronous(Expressions):
         copy = _COPY.search(text)
         if copy is not None:
             index = _OPERAND.search(copy["from"])
-            spelled = text_of(nodes[int(index[1])]) if index and int(index[1]) < len(nodes) else ""
+            spelled = self._spelled(nodes[int(index[1])]) if index and int(index[1]) < len(nodes) else ""
             size = self._operand(copy["size"], values)
             sized = copy["valid"] is not None
             more = {"sized": sized or bool(copy["guard"]), "modifier": copy["modifier"], "index": spelled}

@@ -187,7 +187,8 @@ class Expressions(State):
         if not isinstance(base, Pointer):
             return ANY
         if not base.dims:
-            return Memory(step(base, index, base.elem or None))
+            start = base if index.known == 0 else free(base)
+            return Memory(step(start, index, base.elem or None))
         lead = base.lead
         whole = base.dims == base.array.dims and len(base.dims) > 1 and not base.array.dynamic
         stride = stride_of(base)
@@ -249,7 +250,9 @@ class Expressions(State):
             return replace(
                 step(pointer, by, stride_of(pointer)), lead=arithmetic("+", before, by), inner=const(0)
             )
-        return step(pointer, by, stride_of(pointer) if pointer.dims else (pointer.elem or None))
+        if pointer.dims:
+            return step(pointer, by, stride_of(pointer))
+        return step(free(pointer), by, pointer.elem or None)
 
     def _unary(self, node: Node) -> Any:
         operator, inner = operator_of(node), self.value(argument_of(node))
@@ -457,9 +460,14 @@ def stride_of(pointer: Pointer) -> int | None:
 
 
 def flat(pointer: Pointer, elem: int) -> Pointer:
-    """The address without its array: where the extents are known the stage follows from the bytes."""
+    """The address without its array. The stage stays known until the address moves."""
+    return replace(pointer, dims=(), elem=elem)
+
+
+def free(pointer: Pointer) -> Pointer:
+    """An address that arithmetic takes anywhere: where the extents are known its stage follows from the bytes."""
     lead = pointer.lead if stage_bytes(pointer.array) is None else None
-    return replace(pointer, dims=(), elem=elem, lead=lead)
+    return replace(pointer, lead=lead)
 
 
 def _is_zero(text: str) -> bool:

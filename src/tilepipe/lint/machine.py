@@ -83,6 +83,7 @@ class Played:
     pending_at_exit: list[Fill] = field(default_factory=list)
     waits: dict[int, int] = field(default_factory=dict)  # position of a wait → groups committed before it
     commits: list[int] = field(default_factory=list)  # positions, by group
+    unplaced: set[str] = field(default_factory=set)  # buffers that are filled where the stage is not known
     uncertain: set[str] = field(default_factory=set)  # buffers with reads whose stage is not known
 
     def tiles(self, name: str) -> list[Fill]:
@@ -158,6 +159,8 @@ class Machine:
         if region is None:
             return
         name = region.array.name
+        if not region.located:
+            self.out.unplaced.add(name)
         listed = self.current.setdefault(name, [])
         fill = self._same_tile(listed, region, asynchronous)
         if fill is None and not asynchronous and self._in_place(at, event, listed, region):
@@ -238,7 +241,7 @@ class Machine:
         name = region.array.name
         if name not in self.out.fills:
             return
-        if not region.located:
+        if not region.located or name in self.out.unplaced:
             self.out.uncertain.add(name)
             return
         held = [f for f in self.current.get(name, ()) if f.holds(region)]

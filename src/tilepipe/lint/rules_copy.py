@@ -3,6 +3,7 @@ array, and what the stages cost."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tilepipe.gpu import Arch, occupancy
@@ -14,6 +15,8 @@ from tilepipe.lint.runs import Runs
 STATIC_LIMIT = 48 * 1024  # bytes of static shared memory per block, on every architecture
 _SIZES = (4, 8, 16)
 _FEW_WARPS = 8
+_DOUBLED = 2
+_NEAR = 40  # events
 _REGISTERS = 32  # a guess that lets shared memory decide
 
 
@@ -33,7 +36,7 @@ def size_findings(runs: Runs) -> Iterator[Found]:
                 f"{event.bytes} bytes",
                 "use .ca for 4 and 8 bytes",
             )
-        elif event.bytes not in _SIZES and event.site.api != "cuda::pipeline":
+        elif event.bytes not in _SIZES and event.site.api not in ("cuda::pipeline", "cuda::barrier"):
             seen.add(event.site.span.start)
             yield _at(
                 event,
@@ -62,7 +65,7 @@ def edge_findings(runs: Runs) -> Iterator[Found]:
         name = event.region.array.name
         if name in seen or tag not in event.edge or event.sized:
             continue
-        if _zeroed(events, at) or not _read_unguarded(events, name, tag):
+        if _filled_otherwise(events, at) or not _read_unguarded(events, name, tag):
             continue
         seen.add(name)
         yield _at(
@@ -74,19 +77,12 @@ def edge_findings(runs: Runs) -> Iterator[Found]:
         )
 
 
-def _zeroed(events: list[Event], at: int) -> bool:
-    """Whether zeros are stored to the same stage near the copy."""
+def _filled_otherwise(events: list[Event], at: int) -> bool:
+    """Whether a store near the copy, in the other branch say, fills what the copy leaves out."""
     copy = events[at]
-    for event in events[max(0, at - 40) : at + 40]:
-        if (
-            event.kind == "store"
-            and event.region
-            and copy.region
-            and event.region.array is copy.region.array
-            and event.zero
-        ):
-            return True
-    return False
+    near = events[max(0, at - _NEAR) : at + _NEAR]
+    stores = [e.region for e in near if e.kind == "store" and e.region is not None]
+    return copy.region is not None and any(region.array is copy.region.array for region in stores)
 
 
 def _read_unguarded(events: list[Event], name: str, tag: str) -> bool:
@@ -110,7 +106,7 @@ def _same_index(copies: list[Event], moving: frozenset[str]) -> Iterator[Found]:
         if event.source is None or event.region is None:
             continue
         name = event.source.array.name
-        index = event.index.replace(name, "@", 1)
+        index = re.sub(rf"\b{re.escape(name)}\b", "@", event.index)
         other = by_index.setdefault(index, event)
         if other.source is not None and other.source.array.name != name and other.region and "@" in index:
             unused = ", ".join(f"`{m}`" for m in sorted(moving))
@@ -193,6 +189,8 @@ def _cliff(runs: Runs, arch: Arch, static: int) -> Iterator[Found]:
     total = static + (dynamic or 0)
     single = total - sum(sizes[a] * (depths[a] - 1) // depths[a] for a in arrays)
     before, after = (occupancy(arch, threads, _REGISTERS, size) for size in (single, total))
+    if max(depths.values()) != _DOUBLED:  # deeper rings trade blocks for depth on purpose
+        return
     if not (after.blocks == 1 < before.blocks and after.limit == "shared" and after.warps <= _FEW_WARPS):
         return
     largest = max(arrays, key=lambda a: sizes[a])

@@ -19,13 +19,16 @@ def count_findings(runs: Runs, known: frozenset[str]) -> Iterator[Found]:
     for name in runs.steady.fills:
         if name in known or not _countable(runs.steady, name):
             continue
-        yield from _last_tile(runs, name)
+        found = list(_last_tile(runs, name))
+        known |= {f.array for f in found}
+        yield from found
     yield from _short(runs, known)
 
 
 def _countable(played: Played, name: str) -> bool:
     """Whether every read of the buffer is known to be of one stage."""
-    return name not in played.trace.opaque and name not in played.uncertain
+    known = name not in played.trace.opaque and name not in played.uncertain
+    return known and played.consumed(name) > 0
 
 
 def _rate(runs: Runs, name: str) -> float:

@@ -91,11 +91,12 @@ class Pointer:
 
 @dataclass(eq=False)
 class Cell:
-    """A variable. `kind` names its type where that matters (a pipeline, a group of threads)."""
+    """A variable: its value, the bytes and name of its type, and how it was spelled where it was declared."""
 
     value: Any
     size: int = 0
     type: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True)

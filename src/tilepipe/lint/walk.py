@@ -236,7 +236,8 @@ class Walker(Calls):
             value = replace(pointer, elem=size, dims=pointer.dims if size == pointer.elem else ())
         if isinstance(value, Num) and kind in ("float", "double"):
             value = unknown(value.tags)
-        self.scopes[-1][name] = value if isinstance(value, Cell) else Cell(value, size, kind)
+        made = Cell(value, size, kind, text_of(value_node))
+        self.scopes[-1][name] = value if isinstance(value, Cell) else made
 
     def _dims(self, declarator: Node) -> list[int | None]:
         dims: list[int | None] = []

@@ -1,5 +1,5 @@
 #include <cuda_pipeline.h>
-constexpr int ROWS = 96, WIDTH = 64, STAGES = 3;
+constexpr int ROWS = 160, WIDTH = 64, STAGES = 2;
 constexpr int STAGE = ROWS * WIDTH;
 
 __global__ void __launch_bounds__(256) stream(const float* in, float* out, int tiles)
@@ -29,5 +29,5 @@ __global__ void __launch_bounds__(256) stream(const float* in, float* out, int t
 
 void launch(const float* in, float* out, int tiles)
 {
-    stream<<<108, 256, STAGES * STAGE * sizeof(float)>>>(in, out, tiles);
+    stream<<<108, 256, 81920>>>(in, out, tiles);
 }

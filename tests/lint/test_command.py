@@ -1,0 +1,84 @@
+"""`tilepipe lint` from the command line: exit codes, JSON, fixes with a backup, the emulator's findings."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tilepipe.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+CASES = Path(__file__).parent / "cases"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A ring whose wait leaves one group too many in flight."""
+    path = tmp_path / "ring.cu"
+    shutil.copy(CASES / "TP502" / "bad_ring.cu", path)
+    return path
+
+
+def test_findings_are_exit_code_3_with_a_caret_on_stderr(
+    broken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lint", str(broken)]) == 3
+    shown = capsys.readouterr()
+    assert "TP502 error" in shown.err and "^^^" in shown.err and "help:" in shown.err
+    assert shown.out == ""
+
+
+def test_a_clean_file_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", str(CASES / "TP502" / "good_ring.cu")]) == 0
+    assert "no findings" in capsys.readouterr().err
+
+
+def test_json_names_code_place_and_fix(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", str(broken), "--json"]) == 3
+    finding = json.loads(capsys.readouterr().out)["findings"][0]
+    text = broken.read_text().splitlines()[finding["line"] - 1]
+    assert finding["code"] == "TP502" and finding["kernel"] == "rowsum"
+    assert "__pipeline_wait_prior" in text
+    assert finding["fix"]["safety"] == "safe" and finding["fix"]["edits"]
+
+
+def test_fix_writes_the_file_and_keeps_the_old_text(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = broken.read_text()
+    assert main(["lint", str(broken), "--fix"]) == 0
+    assert "STAGES - 2" in broken.read_text()
+    assert (broken.parent / "ring.cu.bak").read_text() == before
+    assert main(["lint", str(broken)]) == 0
+
+
+def test_kernels_can_be_chosen_and_must_exist(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", str(broken), "-k", "rowsum"]) == 3
+    assert main(["lint", str(broken), "-k", "other"]) == 2
+    assert "TP145" in capsys.readouterr().err
+
+
+def test_a_kernel_that_is_not_followed_is_named_on_request_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "k.cu"
+    text = (CASES / "TP502" / "good_ring.cu").read_text()
+    path.write_text(text.replace("wait_prior(STAGES - 2)", "wait_prior(unknown_count())"))
+    assert main(["lint", str(path)]) == 0
+    assert "TP540" not in capsys.readouterr().err
+    assert main(["lint", str(path), "--verbose"]) == 0
+    assert "TP540" in capsys.readouterr().err
+
+
+def test_with_a_problem_file_the_emulator_looks_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zoo = ROOT / "tests" / "zoo"
+    source, problem = zoo / "axpy_async_ring.cu", zoo / "axpy_async_ring.toml"
+    assert main(["lint", str(source), "-p", str(problem)]) == 0
+    path = tmp_path / "k.cu"
+    # Every thread reads what it copied itself or what its neighbours did: only the memory model tells.
+    path.write_text(
+        source.read_text().replace("__pipeline_wait_prior(RING - 2);", "__pipeline_wait_prior(RING);")
+    )
+    assert main(["lint", str(path), "-p", str(problem)]) == 3
+    assert "TP530" in capsys.readouterr().err
