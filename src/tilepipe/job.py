@@ -16,10 +16,19 @@ from tilepipe.kernel.widen import Wide, constants_wanted, widen
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
 from tilepipe.plan.candidates import Resources, Wishes, make_plan
+from tilepipe.plan.tiles import TileCounter, tile_counter
 from tilepipe.plan.types import Plan
 from tilepipe.plan.work import tile_work
-from tilepipe.problem import KernelProblem, Problem, Sizes, check_problem, load_problem, no_such_kernel
-from tilepipe.problem.expressions import evaluate
+from tilepipe.problem import (
+    KernelProblem,
+    Problem,
+    ScalarSpec,
+    Sizes,
+    check_problem,
+    load_problem,
+    no_such_kernel,
+)
+from tilepipe.problem.expressions import evaluate, evaluate_number
 from tilepipe.rewrite.launches import find_launches
 from tilepipe.source import SourceFile, Span
 from tilepipe.toolchain import Question, Toolchain, Unit, select_toolchain
@@ -160,13 +169,51 @@ class Job:
 
     def _work(self, model: KernelModel, size: Sizes):  # type: ignore[no-untyped-def]
         problem = self.problem
-        if problem is None or problem.flops is None or not problem.tile or not size:
+        if problem is None or problem.flops is None or not size:
             return None
-        name, step = next(iter(problem.tile.items()))
         staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values())
         least = evaluate(problem.bytes, size) if problem.bytes else None
         blocks = self._product(problem.grid, size)
-        return tile_work(model, evaluate(problem.flops, size), least, blocks, size[name] / step, staged)
+        return tile_work(model, evaluate(problem.flops, size), least, blocks, self._tiles(size), staged)
+
+    def _tiles(self, size: Sizes) -> float | None:
+        """Tiles of a block at `size`: by the problem's `tile`, else by the loop's header; None where not known."""
+        problem, counter = self.problem, self.tile_counter
+        if problem is not None and problem.tile:
+            ((name, extent),) = problem.tile.items()
+            return size[name] / extent
+        if problem is None or counter is None:
+            return None
+        given = dict(zip(self.kernel.parameters, problem.args, strict=False))
+        values = dict(self.tile_constants)
+        for name in counter.parameters:
+            scalar = given.get(name)
+            value = evaluate_number(scalar.value, size) if isinstance(scalar, ScalarSpec) else None
+            if isinstance(value, int):
+                values[name] = value
+        return counter.count(values)
+
+    @property
+    def tile_count(self) -> float | None:
+        """Tiles of a block at the size that planning looks at, None where not known."""
+        return self._tiles(self.main_size) if self.main_size else None
+
+    @cached_property
+    def tile_counter(self) -> TileCounter | None:
+        """The tile loop's header, None where it does not tell the number of tiles."""
+        return None if isinstance(self.model, Refusal) else tile_counter(self.model)
+
+    @cached_property
+    def tile_constants(self) -> dict[str, int]:
+        """The constants in the tile loop's header, by name, as far as the compiler knows them."""
+        if isinstance(self.model, Refusal) or self.tile_counter is None:
+            return {}
+        at = self.model.tile.loop.span.start
+        asked = tuple(Question(name, "value", name, at) for name in sorted(self.tile_counter.constants))
+        answers = self.toolchain.answer(self.unit(self.model.file.source.text), asked) if asked else {}
+        if isinstance(answers, Refusal):
+            return {}
+        return {name: value for name, value in answers.items() if isinstance(value, int)}
 
     def _wishes(self) -> Wishes | Refusal:
         o = self.options

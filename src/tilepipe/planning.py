@@ -91,7 +91,20 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
         return refused_report(plan, replace(base, loop=loop))
     candidates = tuple(candidate_report(model, c, wide=job.wide) for c in plan.candidates)
     report = replace(base, loop=loop, budget=plan.budget, ratio=plan.ratio, candidates=candidates)
+    if job.problem is not None and plan.ratio.cls == "unknown":
+        report = replace(report, diagnostics=(_no_prediction(job),))
     return Planned(job, model, plan, report)
+
+
+def _no_prediction(job: Job) -> Diagnostic:
+    """TP123: what the problem file would have to say for the time model."""
+    problem, examples = job.problem, {"flops": 'flops = "2*M*N*K"', "tile": "tile = { K = 32 }"}
+    missing = [k for k in examples if problem is None or getattr(problem, k) is None]
+    if job.tile_count is not None and "tile" in missing:
+        missing.remove("tile")
+    text = "candidates are ranked without a prediction: compute and load of a tile are not known"
+    advice = "say in the problem file, for example, " + " and ".join(f"`{examples[k]}`" for k in missing)
+    return Diagnostic("TP123", "note", text, help=advice if missing else "")
 
 
 def candidate_report(

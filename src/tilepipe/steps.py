@@ -26,7 +26,7 @@ from tilepipe.planning import (
     ranked_builds,
     restructure,
 )
-from tilepipe.problem import KernelDraft, draft_problem
+from tilepipe.problem import KernelDraft, draft_problem, size_names
 from tilepipe.proving import (
     doubts,
     evidence_of,
@@ -169,7 +169,11 @@ def draft(path: str, options: Options) -> str | Refusal:
         parameters = job.toolchain.parameter_types(job.unit())
         if isinstance(parameters, Refusal):
             return parameters
-        drafts.append(KernelDraft(job.kernel.name, parameters))
+        counter = job.tile_counter
+        tile = counter.tile(job.tile_constants) if counter is not None else None
+        sizes = size_names(parameters)
+        tiles = {sizes[tile[0]]: tile[1]} if tile is not None and tile[0] in sizes else None
+        drafts.append(KernelDraft(job.kernel.name, parameters, tile=tiles))
     return draft_problem(drafts)
 
 

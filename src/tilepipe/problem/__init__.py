@@ -2,7 +2,7 @@
 
 from tilepipe.problem.cases import check_case, fresh_copy, make_case, tile_sizes
 from tilepipe.problem.check import check_problem, no_such_kernel
-from tilepipe.problem.draft import KernelDraft, draft_problem
+from tilepipe.problem.draft import KernelDraft, draft_problem, size_names
 from tilepipe.problem.load import load_problem, parse_problem
 from tilepipe.problem.reference import evaluate_reference
 from tilepipe.problem.types import (
@@ -37,5 +37,6 @@ __all__ = [
     "make_case",
     "no_such_kernel",
     "parse_problem",
+    "size_names",
     "tile_sizes",
 ]

@@ -18,7 +18,7 @@ def _strings(texts: Sequence[str]) -> str:
     return "[" + ", ".join(json.dumps(text) for text in texts) + "]"
 
 
-def _size_names(parameters: Sequence[Parameter]) -> dict[str, str]:
+def size_names(parameters: Sequence[Parameter]) -> dict[str, str]:
     """Integer scalar parameters by name → the size name that stands for each, in capitals where that is
     free."""
     names: dict[str, str] = {}
@@ -77,7 +77,7 @@ def draft_problem(kernels: Sequence[KernelDraft]) -> str:
 
 
 def _kernel(kernel: KernelDraft) -> str:
-    names = _size_names(kernel.parameters)
+    names = size_names(kernel.parameters)
     sizes = [_COUNT, *names.values(), *(t for t in kernel.tile or () if t not in names.values())]
 
     def size_set(value: int) -> str:

@@ -54,7 +54,8 @@ def _verdict(report: RunReport) -> Text:
     place, name = words.place(report), words.kernel_name(report)
     headline, qualified = words.verdict(report)
     text = Text.assemble((f"{place}: " if place else "", "bold"), f"{name}: " if name else "")
-    text.append(headline, _OUTCOME.get(report.outcome or "", ""))
+    style = "bold yellow" if words.is_unverified(report) else _OUTCOME.get(report.outcome or "", "")
+    text.append(headline, style)
     text.append(f"{' ' if report.outcome == 'pipelined' else ': '}{qualified}" if qualified else "")
     for line, style in (
         (words.about(report), "dim"),

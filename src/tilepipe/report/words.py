@@ -39,13 +39,21 @@ def verdict(report: RunReport) -> tuple[str, str]:
     """The headline in a word or two, and what qualifies it."""
     match report.outcome:
         case "pipelined":
-            return "pipelined", f"as {report.chosen}: {gain(report)}"
+            return "NOT VERIFIED: pipelined" if is_unverified(
+                report
+            ) else "pipelined", f"as {report.chosen}: {gain(report)}"
         case "original_kept":
             return "original kept", "no candidate was measured faster"
         case "refused" | "failed" as outcome:
             return outcome, ""
         case None:
             return _what_is_known(report), ""
+
+
+def is_unverified(report: RunReport) -> bool:
+    """Whether a source came out whose results nobody compared with the original's."""
+    correctness = report.evidence.correctness
+    return report.outcome == "pipelined" and (correctness is None or correctness.status != "passed")
 
 
 def gain(report: RunReport) -> str:
