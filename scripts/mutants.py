@@ -88,7 +88,7 @@ bytes. This page is written by
 Every mutant runs at 3, stages + 1, 2, 1 and (where the kernel allows it) 0 tiles and at a ragged size, with
 asynchronous copies landing as late and as early as the memory model allows; it stops at the first catch, so a
 cell names what came first. *equivalent* means proved to change nothing that can be observed; the proofs are at
-the end, and kept in `tests/mutants/equivalent.toml`.
+the end, and kept in `tests/mutants/equivalent.toml`. A kernel or form that is not listed was left out of the run.
 """
 
 SHORT = {

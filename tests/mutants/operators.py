@@ -207,7 +207,7 @@ def _copies(e: Emitted) -> Iterator[tuple[int, list[str]]]:
     """Guarded asynchronous copies: the line's index, the function and its four arguments."""
     for i in e.kernel():
         line = e.lines[i].strip()
-        found = re.match(r"(tp_copy(?:_wide<\d+>)?)\((.*)\);$", line)
+        found = re.match(r"(tp_copy(?:_wide)?_or_zero(?:<\d+>)?)\((.*)\);$", line)
         arguments = _split(found.group(2)) if found is not None else []
         if found is not None and len(arguments) == 4:
             yield i, [found.group(1), *arguments]
@@ -227,7 +227,8 @@ def _split(text: str) -> list[str]:
 
 def _zero_fill_dropped(e: Emitted) -> Iterator[Mutant]:
     for i, (copy, to, source, _, _) in _copies(e):
-        yield e.mutant("zero-fill guard dropped", i, 1, [f"{copy}({to}, {source});"])
+        plain = copy.replace("_or_zero", "")
+        yield e.mutant("zero-fill guard dropped", i, 1, [f"{plain}({to}, {source});"])
 
 
 def _zero_fill_inverted(e: Emitted) -> Iterator[Mutant]:
