@@ -34,6 +34,5 @@ class Options:
     seed: int = 0
     use_reference: bool = True
     allow_launch_change: bool = False
-    no_alias: frozenset[str] = (
-        frozenset()
-    )  # pointers promised not to overlap any other (--assume no-alias=A,B)
+    # Pointers promised to overlap no other, and to be loaded and stored in different places: --assume no-alias=A,B.
+    no_alias: frozenset[str] = frozenset()

@@ -29,9 +29,7 @@ PARAMETERS = [Parameter(n, "float *", "float") for n in "xyz"] + [
 ]
 
 
-def axpy(  # noqa: PLR0917
-    driver: FakeDriver, x: Any, y: Any, z: Any, n: Any, a: Any
-) -> float:
+def axpy(driver: FakeDriver, x: Any, y: Any, z: Any, n: Any, a: Any) -> float:
     assert type(n) is np.int32 and type(a) is np.uint16
     scale = np.float32(np.array(a).view(ml_dtypes.bfloat16))
     vx, vy, vz = (driver.view(p, n, np.float32) for p in (x, y, z))

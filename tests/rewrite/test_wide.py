@@ -32,7 +32,9 @@ def job(name: str, offset: int) -> Job:
     assert not isinstance(opened, Refusal)
     problem = opened.problem
     assert problem is not None
-    args = tuple(replace(a, offset=offset) if isinstance(a, ArraySpec) and a.role == "in" else a for a in problem.args)
+    args = tuple(
+        replace(a, offset=offset) if isinstance(a, ArraySpec) and a.role == "in" else a for a in problem.args
+    )
     return replace(opened, problem=replace(problem, args=args))
 
 

@@ -11,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from tilepipe.options import Options
 
+# The choices of `tilepipe.plan.types`, which is not imported for a help text; a test compares them.
+VARIANTS, FORMS = "ldg|prefetch|cp_async|mixed", "ring|textbook"
 _KERNEL, _BUILD, _CHOICE, _OUTPUT = "Kernel", "Compiler", "Choice of the candidate", "Output"
 
 
@@ -19,15 +21,20 @@ def _option(panel: str, *names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 
+def _flag(panel: str, *names: str, help: str) -> Any:
+    """An option without a value."""
+    return _option(panel, *names, help=help, metavar="")
+
+
 File = Annotated[Path, typer.Argument(help="The CUDA file.", show_default=False)]
 
 # Where results go: parameters of a command's own.
 OutputFile = Annotated[Path | None, _option(_OUTPUT, "-o", "--output", help="Write the new source here.")]
-Diff = Annotated[bool, _option(_OUTPUT, "--diff", help="Print the change as a diff.")]
-InPlace = Annotated[bool, _option(_OUTPUT, "--in-place", help="Change FILE itself; keeps FILE.bak.")]
+Diff = Annotated[bool, _flag(_OUTPUT, "--diff", help="Print the change as a diff.")]
+InPlace = Annotated[bool, _flag(_OUTPUT, "--in-place", help="Change FILE itself; keeps FILE.bak.")]
 OrOriginal = Annotated[
     bool,
-    _option(
+    _flag(
         _OUTPUT,
         "--or-original",
         help="Leave the original at -o where nothing better came out, and count that as success.",
@@ -43,22 +50,19 @@ Trace = Annotated[
     Path | None,
     _option(_OUTPUT, "--trace", metavar="FILE", help="The main loops' schedules as a Chrome trace."),
 ]
-Require = Annotated[
-    str,
-    _option(
-        _OUTPUT,
-        "--require",
-        metavar="KIND,…",
-        help="Evidence that must be had: correctness, races, sass, benchmark.",
-    ),
-]
+def require(*kinds: str) -> Any:
+    """The option `--require` of a command that can give evidence of these kinds."""
+    help = f"Evidence that must be had: {', '.join(kinds)}."
+    return Annotated[str, _option(_OUTPUT, "--require", metavar="KIND,…", help=help)]
+
+
 
 Blocks = Annotated[
     str,
     _option(_KERNEL, "--blocks", metavar="N|all", help="Blocks of each grid; default what runs in seconds."),
 ]
 
-Fix = Annotated[bool, _option(_OUTPUT, "--fix", help="Make the safe fixes in FILE itself; keeps FILE.bak.")]
+Fix = Annotated[bool, _flag(_OUTPUT, "--fix", help="Make the safe fixes in FILE itself; keeps FILE.bak.")]
 Verbose = Annotated[
     bool, _option(_OUTPUT, "-v", "--verbose", help="Name the kernels that could not be followed, and why.")
 ]
@@ -82,6 +86,7 @@ KERNEL = {
         None,
     ),
 }
+NAMED = {"kernel": KERNEL["kernel"]}
 RUNNING = {
     "device": (
         Annotated[str, _option(_KERNEL, "--device", metavar="auto|cuda|cpu", help="Where kernels run.")],
@@ -94,9 +99,9 @@ RUNNING = {
         ],
         None,
     ),
-    "seed": (Annotated[int, _option(_KERNEL, "--seed", min=0, help="Seed of the random data.")], 0),
+    "seed": (Annotated[int, _option(_KERNEL, "--seed", metavar="N", min=0, help="Seed of the random data.")], 0),
     "no_reference": (
-        Annotated[bool, _option(_KERNEL, "--no-reference", help="Do not run the problem's reference code.")],
+        Annotated[bool, _flag(_KERNEL, "--no-reference", help="Do not run the problem's reference code.")],
         False,
     ),
 }
@@ -136,29 +141,49 @@ BUILD = {
         ],
         None,
     ),
-    "std": (Annotated[str, _option(_BUILD, "-std", "--std", help="C++ dialect.")], "c++17"),
+    "std": (Annotated[str, _option(_BUILD, "-std", "--std", metavar="DIALECT", help="C++ dialect.")], "c++17"),
 }
 CHOICE = {
     "candidate": (
         Annotated[str | None, _option(_CHOICE, "--candidate", metavar="ID", help="This one, by its id.")],
         None,
     ),
-    "variant": (Annotated[str | None, _option(_CHOICE, "--variant", help="Only this way of copying.")], None),
-    "stages": (
+    "variant": (
         Annotated[
-            int | None, _option(_CHOICE, "--stages", min=1, help="Only this many stages; 1 is the original.")
+            str | None,
+            _option(_CHOICE, "--variant", metavar=VARIANTS, help="Only this way of copying."),
         ],
         None,
     ),
-    "form": (Annotated[str | None, _option(_CHOICE, "--form", help="ring or textbook.")], None),
+    "stages": (
+        Annotated[
+            int | None, _option(
+                _CHOICE, "--stages", metavar="N", min=1, help="Only this many stages; 1 is the original."
+            )
+        ],
+        None,
+    ),
+    "form": (Annotated[str | None, _option(_CHOICE, "--form", metavar=FORMS, help="Only this form of the loop.")], None),
     "plan": (
         Annotated[Path | None, _option(_CHOICE, "--plan", help="Replay the plan of an earlier --json.")],
+        None,
+    ),
+    "assume": (
+        Annotated[
+            list[str] | None,
+            _option(
+                _CHOICE,
+                "--assume",
+                metavar="no-alias=A,…",
+                help="Promise that what is stored through these pointers is not loaded in the loop (repeatable).",
+            ),
+        ],
         None,
     ),
     "allow_launch_change": (
         Annotated[
             bool,
-            _option(_CHOICE, "--allow-launch-change", help="Allow candidates that need another launch."),
+            _flag(_CHOICE, "--allow-launch-change", help="Allow candidates that need another launch."),
         ],
         False,
     ),
@@ -203,16 +228,28 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         seed=given.get("seed", 0),
         use_reference=not given.get("no_reference", False),
         allow_launch_change=given.get("allow_launch_change", False),
+        no_alias=_no_alias(given.get("assume") or ()),
     )
 
 
-def required_evidence(text: str) -> tuple[str, ...]:
-    """The kinds of evidence in a comma-separated list. Raises typer.BadParameter for an unknown kind."""
-    from tilepipe.report import EVIDENCE
+def _no_alias(promises: Sequence[str]) -> frozenset[str]:
+    names: set[str] = set()
+    for promise in promises:
+        kind, _, listed = promise.partition("=")
+        _one_of("--assume", kind, "no-alias")
+        given = [name.strip() for name in listed.split(",")]
+        if not all(name.isidentifier() for name in given):
+            raise typer.BadParameter(f"--assume: `{promise}` names no pointers; write no-alias=A,B")
+        names.update(given)
+    return frozenset(names)
 
+
+def required_evidence(text: str, *possible: str) -> tuple[str, ...]:
+    """The kinds of evidence in a comma-separated list, all of them `possible` for the command. Raises
+    typer.BadParameter for any other."""
     kinds = tuple(kind for kind in (part.strip() for part in text.split(",")) if kind)
     for kind in kinds:
-        _one_of("--require", kind, *EVIDENCE)
+        _one_of("--require", kind, *possible)
     return kinds
 
 

@@ -170,7 +170,8 @@ def _may_meet(
             f"`{written.name}` is stored in this loop and loaded in it: the next tile may hold what this one stores",
             q.source.place(item.statement.span),
             f"stored here; loaded at line {q.line(load_item.statement.span)}",
-            f"keep input and output apart, or state --assume no-alias={written.name} if they never meet",
+            "keep input and output apart; where no tile loads what an earlier one stores, "
+            f"state --assume no-alias={written.name}",
         )
     if written is not None and loaded is not None:
         constant = loaded.kind == "file" and loaded.const

@@ -60,6 +60,7 @@ def _call(model: KernelModel, copy: Copy, wide: Wide | None) -> str:
                 f"for (int tp_v = 0; tp_v < {wide.elements}; ++tp_v)\n        ({target})[tp_v] = {copy.fill};"
             )
         return f"if ({copy.guard})\n    {function}({target}, {source});\nelse\n    {store}"
+    function = function.replace("<", "_or_zero<") if wide is not None else "tp_copy_or_zero"
     return f"{function}({target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
 
 

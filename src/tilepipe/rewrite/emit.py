@@ -62,10 +62,8 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
         edits = [*pieces.ring.edits, Edit(Span(start, end), text)]
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]
-    helpers = pieces.ring.helpers | (frozenset({"COPY"}) if pieces.loader.load is not None else frozenset())
-    helpers |= frozenset({"WIDE"}) if pieces.wide.wide else frozenset()
     top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))
-    edits.append(Edit(Span(top, top), helper_text(helpers)))
+    edits.append(Edit(Span(top, top), helper_text(" ".join(e.text for e in edits), source.text)))
     edits.append(Edit(Span(at, at), _constant(model, pieces.ring)))
     if candidate.min_blocks:
         cap = _cap_edit(model, candidate.min_blocks)

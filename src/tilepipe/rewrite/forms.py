@@ -23,6 +23,7 @@ from tilepipe.rewrite.state import LoaderState
 from tilepipe.source import Edit, Span
 
 _STEP = "    "
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +85,27 @@ def _lambda(s: Shape, name: str, body: Projection, with_stage: bool, advance: bo
     text = f"{s.indent}auto {name} = [&]({parameter}) {{\n"
     # The fetch touches no stage; a helper inlined into it may still want the tile's name as an argument.
     stage = "tp_stage" if parameter else "0"
-    text += _lines(inside, [b.replace("{stage}", stage) for b in _needed(s, body, inside)])
-    text += _lines(inside, list(s.state.shadows))
+    words = _words(s, body.text(inside) + s.state.step * advance)
+    binds = [b.replace("{stage}", stage) for b in s.ring.bind]
+    text += _lines(inside, [b for b in (*binds, *s.state.shadows) if _bound(b) in words])
     text += body.text(inside)
     if advance and s.state.step:
         text += _lines(inside, [s.state.step])
     return text + f"{s.indent}}};\n"
 
 
-def _needed(s: Shape, body: Projection, indent: str) -> list[str]:
-    """The stage names that a body mentions."""
-    text = body.text(indent)
-    return [b for b in s.ring.bind if re.search(rf"\b{b.split(' = ')[0].split()[-1]}\b", text)]
+def _bound(line: str) -> str:
+    """The name that a line such as `auto& As = As_ring[tp_stage];` binds."""
+    return line.partition(" = ")[0].rpartition(" ")[2].lstrip("&")
+
+
+def _words(s: Shape, text: str) -> set[str]:
+    """The names that a text mentions, those of all macros where it mentions one."""
+    words = set(_WORD.findall(text))
+    macros = s.model.file.macros
+    if words & macros.keys():
+        words.update(*(_WORD.findall(m.body) for m in macros.values()))
+    return words
 
 
 def _advance(s: Shape) -> str:
@@ -105,7 +115,8 @@ def _advance(s: Shape) -> str:
     body = tail.text(inside) + (_lines(inside, [s.state.step]) if s.state.step else "")
     if not body:
         return ""
-    shadows = _lines(inside, list(s.state.shadows)) if s.state.tail else ""
+    words = _words(s, tail.text(inside))
+    shadows = _lines(inside, [b for b in s.state.shadows if _bound(b) in words])
     return f"{s.indent}auto tp_advance = [&] {{\n{shadows}{body}{s.indent}}};\n"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _COPY = """\
 // Copies one element to shared memory asynchronously. 16 bytes bypass L1 (.cg); 4 and 8 bytes go through it (.ca).
 template <class Element>
@@ -14,9 +16,13 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from)
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(sizeof(Element)) : "memory");
 }
-// The same where `in` holds, zero otherwise; `valid` is an address that may be named when nothing is read.
+"""
+
+_COPY_OR_ZERO = """\
+// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
+// when nothing is read.
 template <class Element>
-__device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -30,6 +36,49 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool i
                      : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
                      : "memory");
 }
+"""
+
+_WIDE = """\
+// Copies `Bytes` bytes (several elements) to shared memory asynchronously; both addresses are multiples of `Bytes`.
+template <int Bytes>
+__device__ __forceinline__ void tp_copy_wide(void* to, const void* from)
+{
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    if constexpr (Bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(Bytes) : "memory");
+}
+"""
+
+_WIDE_OR_ZERO = """\
+// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
+// both addresses are multiples of `Bytes`, and `valid` is one that may be named when nothing is read.
+template <int Bytes>
+__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in, const void* valid)
+{
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    const void* source = in ? from : valid;
+    const int bytes = in ? Bytes : 0;
+    if constexpr (Bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(Bytes), "r"(bytes)
+                     : "memory");
+}
+"""
+
+_ALIGNED = """\
+// Whether a pointer is a multiple of `bytes`.
+__device__ __forceinline__ bool tp_aligned(const void* p, unsigned bytes)
+{
+    return reinterpret_cast<unsigned long long>(p) % bytes == 0;
+}
+"""
+
+_GROUPS = """\
 // Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.
 __device__ __forceinline__ void tp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most the N newest groups of this thread are in flight.
@@ -62,47 +111,25 @@ __device__ __forceinline__ unsigned tp_dynamic_bytes()
 }
 """
 
-_WIDE = """\
-// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
-// both addresses are multiples of `Bytes`, and `valid` is one that may be named when nothing is read.
-template <int Bytes>
-__device__ __forceinline__ void tp_copy_wide(void* to, const void* from, bool in, const void* valid)
-{
-    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
-    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? from : valid;
-    const int bytes = in ? Bytes : 0;
-    if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(Bytes), "r"(bytes)
-                     : "memory");
-}
-template <int Bytes>
-__device__ __forceinline__ void tp_copy_wide(void* to, const void* from)
-{
-    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
-    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(Bytes) : "memory");
-}
-// Whether a pointer is a multiple of `bytes`.
-__device__ __forceinline__ bool tp_aligned(const void* p, unsigned bytes)
-{
-    return reinterpret_cast<unsigned long long>(p) % bytes == 0;
-}
-"""
-
-_PARTS = (("COPY", _COPY), ("WIDE", _WIDE), ("AT", _AT), ("DYNAMIC", _DYNAMIC))
+# Guard macro, a name that the part declares, text.
+_PARTS = (
+    ("TILEPIPE_COPY", "tp_copy", _COPY),
+    ("TILEPIPE_COPY_OR_ZERO", "tp_copy_or_zero", _COPY_OR_ZERO),
+    ("TILEPIPE_COPY_WIDE", "tp_copy_wide", _WIDE),
+    ("TILEPIPE_COPY_WIDE_OR_ZERO", "tp_copy_wide_or_zero", _WIDE_OR_ZERO),
+    ("TILEPIPE_ALIGNED", "tp_aligned", _ALIGNED),
+    ("TILEPIPE_GROUPS", "tp_commit", _GROUPS),
+    ("TILEPIPE_AT", "tp_at", _AT),
+    ("TILEPIPE_DYNAMIC", "tp_dynamic_bytes", _DYNAMIC),
+)
 
 
-def helper_text(wanted: frozenset[str]) -> str:
-    """The helpers among "COPY", "WIDE", "AT" and "DYNAMIC", each guarded so that a file may carry them twice."""
+def helper_text(emitted: str, source: str) -> str:
+    """The helpers that an emitted text calls and the file does not carry yet, each guarded by a macro of its own."""
+    called = set(re.findall(r"\btp_\w+", emitted))
     parts = [
-        f"#ifndef TILEPIPE_{name}\n#define TILEPIPE_{name}\n{text}#endif\n"
-        for name, text in _PARTS
-        if name in wanted
+        f"#ifndef {guard}\n#define {guard}\n{text}#endif\n"
+        for guard, name, text in _PARTS
+        if name in called and f"#define {guard}\n" not in source
     ]
     return "// ---- tilepipe helpers ----\n" + "".join(parts) + "\n" if parts else ""

@@ -24,7 +24,7 @@ class Ring:
 
     `edits` change declarations, `setup` lines go before the loader, `bind` are the lines that name one stage
     (`{stage}` is the index), `rebind` those after the loop. `stages_factor` multiplies the launch's dynamic
-    bytes, `extra_dynamic` is a C++ expression that is added to them. `helpers` are the helpers needed.
+    bytes, `extra_dynamic` is a C++ expression that is added to them.
     """
 
     edits: tuple[Edit, ...]
@@ -33,7 +33,6 @@ class Ring:
     rebind: tuple[str, ...]
     stages_factor: int
     extra_dynamic: int
-    helpers: frozenset[str]
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -57,7 +56,6 @@ def ring(
     setup: list[str] = []
     bind: list[str] = []
     rebind: list[str] = []
-    helpers: set[str] = set()
     extra = 0
     for array in static:
         placed = _static(model, array, stages, move_to_dynamic, extra, array in aligned)
@@ -75,7 +73,6 @@ def ring(
         refused = _read_after(model, dynamic)
         if refused:
             return refused
-        helpers.add("DYNAMIC")
         setup.append(f"const unsigned tp_stride = tp_dynamic_bytes() / {STAGES};")
     pointers = _pointers(model)
     if isinstance(pointers, str):
@@ -84,14 +81,12 @@ def ring(
     if refused:
         return refused
     for name, stride in pointers:
-        helpers.add("AT")
         setup.append(f"const auto {name}_ring = {name};")
         bind.append(f"auto {name} = tp_at({name}_ring, {{stage}} * {stride});")
     header = [Edit(Span(at := _kernel_start(model), at), _stage_constant(model, stages))]
     factor = stages if dynamic else 1
     return Ring(
-        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, extra if move_to_dynamic else 0,
-        frozenset(helpers),
+        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, extra if move_to_dynamic else 0
     )  # fmt: skip
 
 
@@ -101,7 +96,7 @@ def single(model: KernelModel) -> Ring:
     inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
     decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
-    return Ring(gone, tuple(source.slice(d) for d in decls), (), (), 1, 0, frozenset())
+    return Ring(gone, tuple(source.slice(d) for d in decls), (), (), 1, 0)
 
 
 def _kernel_start(model: KernelModel) -> int:
@@ -160,7 +155,7 @@ def _static(
         declared_ring = f"\n{indent_of(source, array.decl.start)}".join(line for line in lines if line)
     if in_loop:
         gone = Edit(whole_lines(source, array.decl), "")
-        return Ring((gone,), (declared_ring,), (), (), 1, offset + total, frozenset())
+        return Ring((gone,), (declared_ring,), (), (), 1, offset + total)
     alias = ""
     if _mentioned_before(model, array):
         alias = f"\n{indent_of(source, array.decl.start)}auto& {array.name} = {array.name}_ring[0];"
@@ -170,7 +165,7 @@ def _static(
         edits = (Edit(name, f"{array.name}_ring[{STAGES}]"),)
         if alias:
             return f"`{array.name}` is declared together with others and used before the loop"
-    return Ring(edits, (), (), (), 1, offset + total, frozenset())
+    return Ring(edits, (), (), (), 1, offset + total)
 
 
 def _chars(data: bytes, start: int, end: int) -> int:

@@ -2,22 +2,12 @@
 // Shows: three barriers per tile, a Q tile loaded once before the loop, a score scratch array in shared memory
 // that belongs to the compute phase, running max and sum in registers, keys beyond n zeroed and masked.
 // ---- tilepipe helpers ----
-#ifndef TILEPIPE_COPY
-#define TILEPIPE_COPY
-// Copies one element to shared memory asynchronously. 16 bytes bypass L1 (.cg); 4 and 8 bytes go through it (.ca).
+#ifndef TILEPIPE_COPY_OR_ZERO
+#define TILEPIPE_COPY_OR_ZERO
+// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
+// when nothing is read.
 template <class Element>
-__device__ __forceinline__ void tp_copy(Element* to, const Element* from)
-{
-    static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
-    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(sizeof(Element)) : "memory");
-}
-// The same where `in` holds, zero otherwise; `valid` is an address that may be named when nothing is read.
-template <class Element>
-__device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -31,6 +21,9 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool i
                      : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
                      : "memory");
 }
+#endif
+#ifndef TILEPIPE_GROUPS
+#define TILEPIPE_GROUPS
 // Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.
 __device__ __forceinline__ void tp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most the N newest groups of this thread are in flight.
@@ -72,8 +65,8 @@ attn_rowblock(const float* __restrict__ q, const float* __restrict__ k, const fl
         for (int tp_i = 0; tp_i < 4; ++tp_i) {
             const int i = tid + tp_i * 128;
             const int r = i / (HD / 4), c = i % (HD / 4) * 4;
-            tp_copy(reinterpret_cast<float4*>(&ks[r][c]), reinterpret_cast<const float4*>(k + (size_t)(j0 + r) * HD + c), j0 + r < n, k);
-            tp_copy(reinterpret_cast<float4*>(&vs[r][c]), reinterpret_cast<const float4*>(v + (size_t)(j0 + r) * HD + c), j0 + r < n, v);
+            tp_copy_or_zero(reinterpret_cast<float4*>(&ks[r][c]), reinterpret_cast<const float4*>(k + (size_t)(j0 + r) * HD + c), j0 + r < n, k);
+            tp_copy_or_zero(reinterpret_cast<float4*>(&vs[r][c]), reinterpret_cast<const float4*>(v + (size_t)(j0 + r) * HD + c), j0 + r < n, v);
         }
         j0_next += BKV;
     };

@@ -48,7 +48,6 @@ conv_igemm(const float* __restrict__ img, const float* __restrict__ flt, float* 
         }
     };
     auto tp_store = [&]() {
-        auto& d0 = d0_next;
         #pragma unroll
         for (int tp_i = 0; tp_i < 4; ++tp_i) {
             const int i = tid + tp_i * 128;

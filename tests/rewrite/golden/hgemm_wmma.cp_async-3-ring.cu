@@ -15,22 +15,9 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from)
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(sizeof(Element)) : "memory");
 }
-// The same where `in` holds, zero otherwise; `valid` is an address that may be named when nothing is read.
-template <class Element>
-__device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool in, const void* valid)
-{
-    static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
-    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? static_cast<const void*>(from) : valid;
-    const int bytes = in ? static_cast<int>(sizeof(Element)) : 0;
-    if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
-                     :
-                     : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
-                     : "memory");
-}
+#endif
+#ifndef TILEPIPE_GROUPS
+#define TILEPIPE_GROUPS
 // Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.
 __device__ __forceinline__ void tp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most the N newest groups of this thread are in flight.

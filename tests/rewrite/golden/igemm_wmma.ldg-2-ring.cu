@@ -52,7 +52,6 @@ igemm_wmma(const int8_t* __restrict__ A, const int8_t* __restrict__ B, int32_t* 
     auto tp_store = [&](int tp_stage) {
         auto& smem_a = smem_a_ring[tp_stage];
         auto& smem_b = smem_b_ring[tp_stage];
-        auto& k0 = k0_next;
         #pragma unroll
         for (int s = 0; s < BM * BK / THREADS; ++s) {
             const int i = tid + s * THREADS;

@@ -15,9 +15,13 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from)
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(sizeof(Element)) : "memory");
 }
-// The same where `in` holds, zero otherwise; `valid` is an address that may be named when nothing is read.
+#endif
+#ifndef TILEPIPE_COPY_OR_ZERO
+#define TILEPIPE_COPY_OR_ZERO
+// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
+// when nothing is read.
 template <class Element>
-__device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -31,6 +35,9 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool i
                      : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
                      : "memory");
 }
+#endif
+#ifndef TILEPIPE_GROUPS
+#define TILEPIPE_GROUPS
 // Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.
 __device__ __forceinline__ void tp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most the N newest groups of this thread are in flight.
@@ -81,7 +88,7 @@ linear_bf16_mma(const bf16* __restrict__ X, const bf16* __restrict__ W, bf16* __
         #pragma unroll
         for (int s = 0; s < 2; ++s) {
             const int r = (tid >> 2) + 32 * s, q = tid & 3;
-            tp_copy(reinterpret_cast<uint4*>(xs + slot(r, q)), reinterpret_cast<const uint4*>(X + (size_t)(m0 + r) * K + k0 + q * 8), m0 + r < M, X);
+            tp_copy_or_zero(reinterpret_cast<uint4*>(xs + slot(r, q)), reinterpret_cast<const uint4*>(X + (size_t)(m0 + r) * K + k0 + q * 8), m0 + r < M, X);
             tp_copy(reinterpret_cast<uint4*>(ws + slot(r, q)), reinterpret_cast<const uint4*>(W + (size_t)(n0 + r) * K + k0 + q * 8));
         }
         k0_next += 32;

@@ -2,22 +2,12 @@
 // Shows: static 1-D tiles, cooperative copy loops with / and % (the B loop does not divide by the
 // thread count), edges by if / else-zero, k0 += BK, load first.
 // ---- tilepipe helpers ----
-#ifndef TILEPIPE_COPY
-#define TILEPIPE_COPY
-// Copies one element to shared memory asynchronously. 16 bytes bypass L1 (.cg); 4 and 8 bytes go through it (.ca).
+#ifndef TILEPIPE_COPY_OR_ZERO
+#define TILEPIPE_COPY_OR_ZERO
+// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
+// when nothing is read.
 template <class Element>
-__device__ __forceinline__ void tp_copy(Element* to, const Element* from)
-{
-    static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
-    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(sizeof(Element)) : "memory");
-}
-// The same where `in` holds, zero otherwise; `valid` is an address that may be named when nothing is read.
-template <class Element>
-__device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -31,6 +21,9 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from, bool i
                      : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
                      : "memory");
 }
+#endif
+#ifndef TILEPIPE_GROUPS
+#define TILEPIPE_GROUPS
 // Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.
 __device__ __forceinline__ void tp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most the N newest groups of this thread are in flight.
@@ -66,14 +59,14 @@ sgemm_copyloop(int M, int N, int K, const float* __restrict__ A, int lda,
         for (int tp_i = 0; tp_i < 4; ++tp_i) {
             const int i = tid + tp_i * NT;
             const int r = i / BK, c = i % BK;
-            tp_copy(&sA[i], &A[(m0 + r) * lda + k0 + c], m0 + r < M && k0 + c < K, A);
+            tp_copy_or_zero(&sA[i], &A[(m0 + r) * lda + k0 + c], m0 + r < M && k0 + c < K, A);
         }
         #pragma unroll
         for (int tp_i = 0; tp_i < 6; ++tp_i) {
             const int i = tid + tp_i * NT;
             if (i >= BK * BN) break;
             const int r = i / BN, c = i % BN;
-            tp_copy(&sB[i], &B[(k0 + r) * ldb + n0 + c], k0 + r < K && n0 + c < N, B);
+            tp_copy_or_zero(&sB[i], &B[(k0 + r) * ldb + n0 + c], k0 + r < K && n0 + c < N, B);
         }
     };
     auto tp_advance = [&] {
