@@ -54,6 +54,7 @@ class Program:
 
     files: list[CudaFile]
     defines: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, tuple[bool, bool]] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def open(file: CudaFile, include_dirs: tuple[str, ...] = (), defines: tuple[str, ...] = ()) -> Program:
@@ -179,11 +180,21 @@ class Program:
 
     def synchronises(self, text: str) -> bool:
         """Whether a piece of code commits, waits or stands at a barrier."""
-        return bool(_SYNC_TEXT.search(text)) or not self.sync_names.isdisjoint(_WORD.findall(text))
+        return self._does(text)[0]
 
     def copies(self, text: str) -> bool:
         """Whether a piece of code copies asynchronously."""
-        return bool(_COPY_TEXT.search(text)) or not self.copy_names.isdisjoint(_WORD.findall(text))
+        return self._does(text)[1]
+
+    def _does(self, text: str) -> tuple[bool, bool]:
+        """Both answers, kept: loops ask for their bodies in every turn."""
+        known = self.seen.get(text)
+        if known is None:
+            words = _WORD.findall(text)
+            syncs = bool(_SYNC_TEXT.search(text)) or not self.sync_names.isdisjoint(words)
+            known = syncs, bool(_COPY_TEXT.search(text)) or not self.copy_names.isdisjoint(words)
+            self.seen[text] = known
+        return known
 
     def instantiations(self, name: str) -> list[list[str]]:
         """Template argument lists with which `name` is launched or named in the files."""
