@@ -226,9 +226,8 @@ def _split(text: str) -> list[str]:
 
 
 def _zero_fill_dropped(e: Emitted) -> Iterator[Mutant]:
-    for i, (copy, to, source, _, _) in _copies(e):
-        plain = copy.replace("_or_zero", "")
-        yield e.mutant("zero-fill guard dropped", i, 1, [f"{plain}({to}, {source});"])
+    for i, (copy, to, source, _, valid) in _copies(e):
+        yield e.mutant("zero-fill guard dropped", i, 1, [f"{copy}({to}, {source}, true, {valid});"])
 
 
 def _zero_fill_inverted(e: Emitted) -> Iterator[Mutant]:
