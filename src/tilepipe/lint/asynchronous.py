@@ -10,7 +10,8 @@ from typing import Any
 from tree_sitter import Node
 
 from tilepipe.lint.events import NotUnderstoodError
-from tilepipe.lint.expressions import Expressions, text_of
+from tilepipe.lint.expressions import Expressions
+from tilepipe.lint.nodes import text_of
 from tilepipe.lint.values import ANY, NO_TAGS, Num, Object, Pointer, const
 
 _ALL = 0

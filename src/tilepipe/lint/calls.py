@@ -11,8 +11,8 @@ from tree_sitter import Node
 
 from tilepipe.lint.asynchronous import Asynchronous
 from tilepipe.lint.events import NotUnderstoodError, Site
-from tilepipe.lint.expressions import Closure, Memory, flat, text_of
-from tilepipe.lint.state import MAX_DEPTH, expansion
+from tilepipe.lint.nodes import Closure, Memory, text_of
+from tilepipe.lint.state import MAX_DEPTH, expansion, flat
 from tilepipe.lint.values import ANY, Cell, Num, Object, Pointer
 
 _BARRIERS = frozenset({"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or"})

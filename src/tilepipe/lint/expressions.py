@@ -5,13 +5,24 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tree_sitter import Node
 
 from tilepipe.lint.events import NotUnderstoodError
-from tilepipe.lint.state import State, stage_bytes, step
+from tilepipe.lint.nodes import (
+    Closure,
+    Memory,
+    argument_of,
+    free,
+    is_zero,
+    node_span,
+    operator_of,
+    stride_of,
+    text_of,
+)
+from tilepipe.lint.state import State, step
 from tilepipe.lint.values import (
     ANY,
     DATA,
@@ -25,29 +36,12 @@ from tilepipe.lint.values import (
     hull,
     unknown,
 )
-from tilepipe.source import Span
 
 _INTEGER = re.compile(r"^(0[xX][\da-fA-F']+|0[bB][01']+|[\d']+)[uUlLzZ]*$")
 _COORDINATE = r"(?:threadIdx|blockDim)\.[xyz]"
 _LINEAR = re.compile(rf"{_COORDINATE}(?:\*{_COORDINATE})*")  # a term of a thread's linear number
 _MAX_THREADS = 1024
 _GRID = 1 << 16
-
-
-@dataclass(frozen=True)
-class Memory:
-    """An lvalue in memory; `pointer.dims` are the extents of the object that it designates."""
-
-    pointer: Pointer
-
-
-@dataclass(frozen=True, eq=False)
-class Closure:
-    """A lambda with the scopes that it captured."""
-
-    node: Node
-    scopes: list[dict[str, Cell]]
-    header: str | None
 
 
 class Expressions(State):
@@ -307,7 +301,7 @@ class Expressions(State):
         elif isinstance(at, Memory) and at.pointer.array.space == "shared":
             if operator != "=":
                 self.access("read", at.pointer, at.pointer.elem, node)
-            zero = right is not None and _is_zero(text_of(right))
+            zero = right is not None and is_zero(text_of(right))
             tags = value.tags if isinstance(value, Num) else NO_TAGS
             self.access("store", at.pointer, at.pointer.elem, node, zero=zero, source_tags=tags)
 
@@ -345,18 +339,6 @@ class Expressions(State):
         kind = text_of(node.child_by_field_name("type"))
         inner = node.child_by_field_name("value")
         return self.cast(kind, self.value(inner) if inner is not None else ANY)
-
-    def cast(self, kind: str, value: Any) -> Any:
-        """`value` as type `kind`: only pointers change."""
-        if isinstance(value, Pointer):
-            if "*" in kind:
-                named = kind.replace("*", " ").strip()
-                size = 1 if named.split()[-1:] == ["void"] else self.size_of(named)
-                plain = named.split()[-1:] != ["void"]
-                return flat(value, size if plain else value.elem)
-            if self.size_of(kind):
-                return flat(value, 1)
-        return value
 
     def _sizeof(self, node: Node) -> Any:
         kind, inner = node.child_by_field_name("type"), node.child_by_field_name("value")
@@ -430,49 +412,3 @@ _HANDLERS: dict[str, Any] = {
     "concatenated_string": lambda self, node: ANY,
     "char_literal": lambda self, node: ANY,
 }
-
-
-def text_of(node: Node | None) -> str:
-    """The text of a node, empty for none."""
-    return node.text.decode() if node is not None and node.text is not None else ""
-
-
-def node_span(node: Node) -> Span:
-    """The byte range of a node."""
-    return Span(node.start_byte, node.end_byte)
-
-
-def operator_of(node: Node) -> str:
-    """The operator token of an expression."""
-    return text_of(node.child_by_field_name("operator"))
-
-
-def argument_of(node: Node) -> Node:
-    """The operand of a unary expression."""
-    return node.child_by_field_name("argument") or node.named_children[-1]
-
-
-def stride_of(pointer: Pointer) -> int | None:
-    """Bytes from one element of the designated array to the next, None where it is not known."""
-    if not pointer.elem or None in pointer.dims[1:]:
-        return None
-    return pointer.elem * math.prod(d for d in pointer.dims[1:] if d is not None)
-
-
-def flat(pointer: Pointer, elem: int) -> Pointer:
-    """The address without its array. The stage stays known until the address moves."""
-    return replace(pointer, dims=(), elem=elem)
-
-
-def free(pointer: Pointer) -> Pointer:
-    """An address that arithmetic takes anywhere: where the extents are known its stage follows from the bytes."""
-    lead = pointer.lead if stage_bytes(pointer.array) is None else None
-    return replace(pointer, lead=lead)
-
-
-def _is_zero(text: str) -> bool:
-    return bool(
-        re.fullmatch(
-            r"[\s(]*(make_\w+\(|__float2half\w*\(|\w+\()?[\s(]*0+(\.0*)?f?([\s,)]|0+(\.0*)?f?)*", text
-        )
-    )

@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.file import KernelText
 from tilepipe.lint.events import NotUnderstoodError
-from tilepipe.lint.expressions import text_of
+from tilepipe.lint.nodes import text_of
 from tilepipe.lint.program import Program
 from tilepipe.lint.state import Launch
 from tilepipe.lint.values import Num

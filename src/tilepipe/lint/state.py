@@ -164,6 +164,18 @@ class State(ABC):
             name = bound.strip()
         return SIZES.get(words[-1], 0) if words else 0
 
+    def cast(self, kind: str, value: Any) -> Any:
+        """`value` as type `kind`: only pointers change."""
+        if isinstance(value, Pointer):
+            if "*" in kind:
+                named = kind.replace("*", " ").strip()
+                size = 1 if named.split()[-1:] == ["void"] else self.size_of(named)
+                plain = named.split()[-1:] != ["void"]
+                return flat(value, size if plain else value.elem)
+            if self.size_of(kind):
+                return flat(value, 1)
+        return value
+
     # -- events --------------------------------------------------------------------------------------------
 
     def site(self, node: Node, api: str = "") -> Site:
@@ -235,6 +247,11 @@ def _stages(pointer: Pointer, high: float) -> tuple[float, float] | None:
     if last == first + 1 and 2 * (high - last * size) < min(high - low, size):
         last = first
     return first, last
+
+
+def flat(pointer: Pointer, elem: int) -> Pointer:
+    """The address without its array. The stage stays known until the address moves."""
+    return replace(pointer, dims=(), elem=elem)
 
 
 def stage_bytes(array: Array) -> int | None:

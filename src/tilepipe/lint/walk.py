@@ -10,14 +10,14 @@ from typing import Any
 from tree_sitter import Node
 
 from tilepipe.kernel.file import KernelText
-from tilepipe.lint.calls import Calls, name_of, parameters_of, template_parameters
-from tilepipe.lint.events import LoopInfo, NotUnderstoodError, Trace, Turn
-from tilepipe.lint.expressions import Memory, argument_of, operator_of, text_of
+from tilepipe.lint.calls import name_of, parameters_of, template_parameters
+from tilepipe.lint.events import NotUnderstoodError, Trace
+from tilepipe.lint.loops import Break, Continue, Loops
+from tilepipe.lint.nodes import Memory, operator_of, text_of
 from tilepipe.lint.program import Program
 from tilepipe.lint.state import Launch, StopWalk
 from tilepipe.lint.values import (
     ANY,
-    NO_TAGS,
     THREAD,
     Array,
     Cell,
@@ -32,20 +32,10 @@ from tilepipe.lint.values import (
 from tilepipe.source import Span
 from tilepipe.source.parse import parse_tree
 
-_SHORT = 8  # turns of a copying loop that are walked one by one
-_MAX_TURNS = 512
 _INTEGERS = re.compile(r"^(unsigned|signed|int|long|short|size_t|u?int\d+_t|uint|dim_t)\b")
 _EXPRESSIONS = frozenset(
     {"comment", "preproc_def", "preproc_function_def", "preproc_include", "using_declaration"}
 )
-
-
-class _Break(Exception):
-    pass
-
-
-class _Continue(Exception):
-    pass
 
 
 class _Return(Exception):
@@ -53,7 +43,7 @@ class _Return(Exception):
         self.value = value
 
 
-class Walker(Calls):
+class Walker(Loops):
     """Walks the statements of one kernel."""
 
     def run_kernel(self, definition: Node, outer: Node) -> Trace:
@@ -135,13 +125,13 @@ class Walker(Calls):
             self._if(node)
         elif kind in ("for_statement", "while_statement", "do_statement"):
             with self.scope():
-                self._loop(node)
+                self.loop(node)
         elif kind == "return_statement":
             raise _Return(self.value(node.named_children[0]) if node.named_children else ANY)
         elif kind == "break_statement":
-            raise _Break
+            raise Break
         elif kind == "continue_statement":
-            raise _Continue
+            raise Continue
         elif kind.startswith("preproc_"):
             self._preprocessor(node)
         elif kind in ("switch_statement", "goto_statement", "try_statement", "for_range_loop"):
@@ -276,7 +266,7 @@ class Walker(Calls):
         while node is not None and node.type in ("parenthesized_expression", "condition_clause"):
             node = node.child_by_field_name("value") or node.named_children[-1]
         if node is None or node.type != "binary_expression" or operator_of(node) != "&&":
-            value = self._condition(node)
+            value = self.condition(node)
             return value, [value]
         left, first = self._conjuncts(node.child_by_field_name("left"))
         if left.truth is False:
@@ -284,7 +274,8 @@ class Walker(Calls):
         right, second = self._conjuncts(node.child_by_field_name("right"))
         return arithmetic("&&", left, right), [*first, *second]
 
-    def _condition(self, node: Node | None) -> Num:
+    def condition(self, node: Node | None) -> Num:
+        """The value of a condition; of a pointer, that it is one."""
         if node is None:
             return const(1)
         inner = node.child_by_field_name("value") or (
@@ -322,161 +313,12 @@ class Walker(Calls):
                         for part in parts:
                             guards.enter_context(self.guarded(at, part.tags, part.truth is None))
                         self._arm(arm)
-            except (_Break, _Continue, _Return):
+            except (Break, Continue, _Return):
                 pass  # some threads leave early: the others are followed
             finally:
                 self.journals.pop()
             reached.append(self.rollback(journal))
         self.join(reached[0], reached[1], tags)
-
-    # -- loops ---------------------------------------------------------------------------------------------
-
-    def _loop(self, node: Node) -> None:
-        text = text_of(node)
-        initializer = node.child_by_field_name("initializer")
-        if initializer is not None:
-            self.run(initializer)
-        if self.program.synchronises(text) or (self.program.copies(text) and self._is_short(node)):
-            self._turn_by_turn(node)
-        else:
-            self._summarised(node)
-
-    def _is_short(self, node: Node) -> bool:
-        """Whether a loop's counter and bound are known and near."""
-        bounds = self._bounds(node)
-        if bounds is None:
-            return False
-        cell, start, end, by = bounds
-        del cell
-        if start.known is None or end.known is None:
-            return False
-        return abs(end.known - start.known) <= _SHORT * max(by, 1)
-
-    def _bounds(self, node: Node) -> tuple[Cell, Num, Num, int] | None:
-        """Counter, start, exclusive end (as it is compared) and step of a counting `for`."""
-        condition, update = node.child_by_field_name("condition"), node.child_by_field_name("update")
-        if node.type != "for_statement" or condition is None or condition.type != "binary_expression":
-            return None
-        left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
-        cell = self.lookup(text_of(left)) if left is not None and left.type == "identifier" else None
-        if cell is None or right is None or not isinstance(cell.value, Num):
-            return None
-        by = 1
-        if update is not None and update.type == "assignment_expression":
-            step_node = update.child_by_field_name("right")
-            by = self.number(step_node).known or 1 if step_node is not None else 1
-        return cell, cell.value, self.number(right), abs(by)
-
-    def _turn_by_turn(self, node: Node) -> None:
-        condition, update = node.child_by_field_name("condition"), node.child_by_field_name("update")
-        at, turns, tags = self.span(node), 0, NO_TAGS
-        undecided = 0
-        gaps: list[int] = []
-        while True:
-            if node.type != "do_statement" or turns:
-                if len(gaps) < 2:
-                    gaps += self._gap(condition)
-                test = self._condition(condition)
-                tags |= test.tags
-                if test.truth is False:
-                    break
-                if test.truth is None:
-                    if THREAD in test.tags:
-                        raise NotUnderstoodError(
-                            "a loop whose number of turns differs between threads synchronises"
-                        )
-                    self.trace.forced = True
-                    undecided += 1
-                    if undecided > self.launch.forced_turns:
-                        break
-            if turns > _MAX_TURNS:
-                raise NotUnderstoodError("a loop has too many turns")
-            if not self._turn(node, at, turns):
-                turns += 1
-                break
-            turns += 1
-            if update is not None:
-                self.value(update)
-            self._note_loop(at, tags, turns, gaps)
-            sized = any(tag.startswith("parameter") for tag in tags)
-            if sized and self.launch.max_turns is not None and turns > self.launch.max_turns:
-                raise StopWalk
-        self._note_loop(at, tags, turns, gaps)
-
-    def _note_loop(self, at: Span, tags: Tags, turns: int, gaps: list[int]) -> None:
-        before = self.trace.loops.get(at)
-        more = turns if before is None else max(turns, before.turns)
-        first = before.gaps if before is not None and len(before.gaps) > 1 else tuple(gaps)
-        self.trace.loops[at] = LoopInfo(at, tags | (before.tags if before else NO_TAGS), more, first)
-
-    def _gap(self, condition: Node | None) -> list[int]:
-        """How far the two sides of a comparison are apart."""
-        while condition is not None and condition.type in ("parenthesized_expression", "condition_clause"):
-            condition = condition.named_children[-1] if condition.named_children else None
-        if condition is None or condition.type != "binary_expression":
-            return []
-        sides = [condition.child_by_field_name(name) for name in ("left", "right")]
-        values = [self.number(side).known for side in sides if side is not None]
-        if len(values) != 2 or values[0] is None or values[1] is None:
-            return []
-        return [abs(values[1] - values[0])]
-
-    def _turn(self, node: Node, at: Span, number: int) -> bool:
-        """One turn; False where it left the loop."""
-        self.turns.append(Turn(at, number))
-        try:
-            body = node.child_by_field_name("body")
-            if body is not None:
-                self.run(body)
-        except _Continue:
-            return True
-        except _Break:
-            return False
-        finally:
-            self.turns.pop()
-        return True
-
-    def _summarised(self, node: Node) -> None:
-        """A loop without synchronisation: once, with every variable that it changes at any value it may have."""
-        if (
-            node.type != "do_statement"
-            and self._condition(node.child_by_field_name("condition")).truth is False
-        ):
-            return
-        bounds = self._bounds(node)
-        condition = node.child_by_field_name("condition")
-        journal: list[tuple[Cell, Any]] = []
-        self._forget(node)
-        tags: Tags = NO_TAGS
-        if bounds is not None and condition is not None:
-            tags = bounds[2].tags | bounds[1].tags
-            self.assign(bounds[0], _counter_range(operator_of(condition), bounds[1], bounds[2]))
-        self.journals.append(journal)
-        self.summaries += 1
-        self.work += not self.program.copies(text_of(node))
-        try:
-            body = node.child_by_field_name("body")
-            with self.guarded(self.span(node), tags - {THREAD}, False):
-                if body is not None:
-                    self.run(body)
-        except (_Break, _Continue):
-            pass
-        finally:
-            self.summaries -= 1
-            self.journals.pop()
-            changed = {cell: cell.value for cell, _ in journal}
-            if self.journals:
-                self.journals[-1].extend(journal)
-        for cell, value in changed.items():
-            cell.value = _widened(value)
-        self._forget(node)
-
-    def _forget(self, node: Node) -> None:
-        """Every variable that a loop assigns may hold any value of its kind."""
-        for name in sorted(_assigned(node)):
-            cell = self.lookup(name)
-            if cell is not None and not isinstance(cell.value, Memory):
-                self.assign(cell, _widened(cell.value))
 
 
 def walk(program: Program, kernel: KernelText, launch: Launch) -> Trace:
@@ -523,36 +365,3 @@ def _fresh(kind: str) -> Any:
     if "pipeline" in kind:
         return Object("pipeline", "thread" if "thread_scope_thread" in kind else "block")
     return ANY
-
-
-def _counter_range(operator: str, start: Num, end: Num) -> Num:
-    tags = start.tags | end.tags
-    if operator in ("<", "!="):
-        return Num(start.lo, max(end.hi - 1, start.lo), tags)
-    if operator == "<=":
-        return Num(start.lo, max(end.hi, start.lo), tags)
-    if operator in (">", ">="):
-        return Num(min(end.lo, start.hi), start.hi, tags)
-    return unknown(tags)
-
-
-def _widened(value: Any) -> Any:
-    if isinstance(value, Num):
-        return unknown(value.tags)
-    if isinstance(value, Pointer):
-        return replace(value, offset=unknown(value.offset.tags), inner=None)
-    return value
-
-
-def _assigned(node: Node) -> set[str]:
-    """Names that are assigned or counted somewhere in a loop."""
-    found: set[str] = set()
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if current.type in ("assignment_expression", "update_expression"):
-            left = current.child_by_field_name("left") or argument_of(current)
-            if left.type == "identifier":
-                found.add(text_of(left))
-        stack.extend(current.named_children)
-    return found
