@@ -36,6 +36,7 @@ from tilepipe.toolchain.includes import gather
 from tilepipe.toolchain.types import Compiled
 
 DEFAULT_ARCH = "sm_80"
+DIALECTS = ("c++17", "c++20", "c++23")
 DEFAULT_THREADS = 256  # a block where neither problem file nor __launch_bounds__ says
 
 
@@ -129,7 +130,7 @@ class Job:
             return model
         if isinstance(original, Refusal):
             return original
-        wishes = self._wishes()
+        wishes = self.wishes
         if isinstance(wishes, Refusal):
             return wishes
         size = self.main_size
@@ -141,7 +142,11 @@ class Job:
             dynamic,
             bool(find_launches(self.file, self.kernel)),
         )
-        return make_plan(model, self.arch, have, self._work(model, size), wishes, self.wide)
+        plan = make_plan(model, self.arch, have, self._work(model, size), wishes, self.wide)
+        if any(wishes.admit(c) for c in plan.candidates):
+            return plan
+        ids = ", ".join(c.id for c in plan.candidates)
+        return error("TP124", f"there is no candidate {wishes.words}", help=f"the candidates are: {ids}")
 
     @cached_property
     def threads(self) -> int:
@@ -215,7 +220,9 @@ class Job:
             return {}
         return {name: value for name, value in answers.items() if isinstance(value, int)}
 
-    def _wishes(self) -> Wishes | Refusal:
+    @cached_property
+    def wishes(self) -> Wishes | Refusal:
+        """What the user narrowed the choice of the candidate to."""
         o = self.options
         chosen = o.candidate
         if o.plan is not None:
@@ -247,6 +254,9 @@ def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[J
     source = read_source(path)
     if isinstance(source, Refusal):
         return source
+    if options.compile.std not in DIALECTS:
+        known = f"give one of {', '.join(DIALECTS)}: the headers of CUDA 13 need C++17"
+        return error("TP125", f"-std {options.compile.std} is no dialect to compile with", help=known)
     headers = gather(Unit(source.text, path, "", None, options.compile)).headers
     file = CudaFile(source, headers)
     if not file.kernels:
@@ -291,8 +301,17 @@ def read_source(path: str) -> SourceFile | Refusal:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as problem:
         return error("TP147", f"cannot read {path}: {problem.strerror or problem}", help="check the path")
-    except UnicodeDecodeError:
-        return error("TP147", f"{path} is not UTF-8 text", help="give a CUDA source file")
+    except UnicodeDecodeError as problem:
+        line = problem.object.count(b"\n", 0, problem.start) + 1
+        byte = problem.object[problem.start]
+        return error(
+            "TP147",
+            f"{path} is not UTF-8 text: byte 0x{byte:02X} in line {line}",
+            help=f"convert it, e.g. iconv -f LATIN1 -t UTF-8 {path}, or give a CUDA source file",
+        )
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        return error("TP147", f"{path} has a NUL byte in line {line}", help="compilers stop there: remove it")
     return SourceFile(path, text.replace("\r\n", "\n"))
 
 

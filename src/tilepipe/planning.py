@@ -11,6 +11,7 @@ from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.widen import Wide, covered
+from tilepipe.plan.candidates import Wishes
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
 from tilepipe.report import (
@@ -126,8 +127,9 @@ def candidate_report(
 
 def nothing_viable(planned: Planned) -> Refusal:
     """TP151: the plan has no candidate that may be built."""
-    rejected = [c for c in planned.plan.candidates if c.reason and c.reason != "not asked for"]
-    why = "; ".join(f"{c.id}: {c.reason}" for c in rejected[:3]) or "no candidate of that name"
+    wishes = planned.job.wishes
+    asked = [c for c in planned.plan.candidates if isinstance(wishes, Wishes) and wishes.admit(c)]
+    why = "; ".join(f"{c.id}: {c.reason}" for c in asked[:3])
     place = planned.model.file.source.place(planned.model.tile.loop.span)
     return refusal("TP151", f"no candidate is left: {why}", place, help="widen --variant, --stages or --form")
 

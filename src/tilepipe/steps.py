@@ -54,6 +54,8 @@ def run(job: Job, progress: Progress) -> RunReport | Refusal:
     """All seven steps. On a GPU every candidate is verified and timed and the fastest kept; without one the
     choice is by the model, and the emulator verifies it."""
     progress("reading the kernel and asking the compiler")
+    if _wants_original(job):
+        return _original(job)
     planned = preconditions_and_variant(job)
     if isinstance(planned, RunReport):
         return planned
@@ -62,6 +64,18 @@ def run(job: Job, progress: Progress) -> RunReport | Refusal:
     if isinstance(job.device, CudaDevice):
         return prove_on_gpu(planned, job.device, progress)
     return prove_on_cpu(planned, progress)
+
+
+def _wants_original(job: Job) -> bool:
+    """One stage is the original; a variant that prefetches into registers has one stage too, and a name."""
+    return job.options.stages == 1 and job.options.variant is None
+
+
+def _original(job: Job) -> RunReport:
+    base = base_report(job)
+    if job.fault is not None:
+        return refused_report(job.fault, base)
+    return replace(base, source=job.file.source.text)
 
 
 def check(job: Job) -> RunReport | Refusal:
@@ -76,6 +90,8 @@ def check(job: Job) -> RunReport | Refusal:
 
 def rewrite(job: Job) -> RunReport | Refusal:
     """Steps 1 to 4 for the best candidate by the model, or the one asked for."""
+    if _wants_original(job):
+        return _original(job)
     planned = preconditions_and_variant(job)
     if isinstance(planned, RunReport):
         return planned

@@ -2,16 +2,20 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tests.cli.conftest import CHANGED, ORIGINAL, FakeSteps
 from tests.report.samples import PIPELINED, RACY
 
 from tilepipe import __version__
+from tilepipe.cli import options as opt
+from tilepipe.cli.commands import ALL_EVIDENCE
 from tilepipe.cli.main import main
 from tilepipe.diagnostics import error, refusal
-from tilepipe.report import RunReport, refused_report
+from tilepipe.evidence.types import Benchmark
+from tilepipe.plan.types import Form, Variant
+from tilepipe.report import EVIDENCE, Evidence, RunReport, refused_report
 
 Capture = pytest.CaptureFixture[str]
 REFUSED = refusal("TP012", "tile `As` is read before it is overwritten")
@@ -42,6 +46,10 @@ def test_help_and_tables(arguments: list[str], capsys: Capture) -> None:
         ["run", "igemm.cu", "--device", "tpu"],
         ["run", "igemm.cu", "--toolchain", "gcc"],
         ["run", "igemm.cu", "--require", "correctness,luck"],
+        ["verify", "igemm.cu", "igemm.cu", "--require", "sass"],
+        ["sass", "igemm.cu", "--require", "correctness"],
+        ["bench", "igemm.cu", "--require", "races"],
+        ["init", "igemm.cu", "-p", "igemm.toml"],
         ["run", "igemm.cu", "--candidate", "x", "--stages", "3"],
         ["run", "igemm.cu", "-o", "igemm.cu"],
         ["run", "igemm.cu", "-o", "./igemm.cu"],
@@ -170,14 +178,66 @@ def test_nothing_is_written_that_did_not_earn_it(
 
 
 @pytest.mark.parametrize(
-    ("result", "code"),
-    [(REFUSED, 0), (KEPT, 0), (error("TP200", "no"), 2), (RACY, 3)],
-    ids=["refused", "kept", "error", "racy"],
+    ("result", "code"), [(REFUSED, 0), (KEPT, 0), (RACY, 3)], ids=["refused", "kept", "racy"]
 )
-def test_or_original_always_leaves_a_kernel(result: Any, code: int, steps: FakeSteps, kernel: Path) -> None:
+@pytest.mark.parametrize("target", ["out.cu", "-"])
+def test_or_original_leaves_the_original(
+    result: Any, code: int, target: str, steps: FakeSteps, kernel: Path, capsys: Capture
+) -> None:
     steps.result = result
-    assert main(["run", "igemm.cu", "-o", "out.cu", "--or-original"]) == code
-    assert Path("out.cu").read_text(encoding="utf-8") == ORIGINAL
+    assert main(["run", "igemm.cu", "-o", target, "--or-original"]) == code
+    left = capsys.readouterr().out if target == "-" else Path(target).read_text(encoding="utf-8")
+    assert left == ORIGINAL
+
+
+@pytest.mark.parametrize("target", ["out.cu", "-"])
+def test_or_original_leaves_nothing_that_may_not_compile(
+    target: str, steps: FakeSteps, kernel: Path, capsys: Capture
+) -> None:
+    steps.result = error("TP200", "does not compile")
+    assert main(["run", "igemm.cu", "-o", target, "--or-original"]) == 2
+    assert capsys.readouterr().out == "" or target != "-"
+    assert not Path("out.cu").exists()
+
+
+@pytest.mark.parametrize("option", ["-o", "--json", "--html", "--trace"])
+@pytest.mark.parametrize("target", ["no/such/file", "folder", "igemm.cu/file"])
+def test_an_unwritable_target_is_found_before_the_work(
+    option: str, target: str, steps: FakeSteps, kernel: Path, capsys: Capture
+) -> None:
+    Path("folder").mkdir()
+    assert main(["run", "igemm.cu", option, target]) == 2
+    assert steps.calls == []
+    assert capsys.readouterr().err.count("TP142 error") == 1
+
+
+def test_a_device_can_be_written(steps: FakeSteps, kernel: Path) -> None:
+    assert main(["run", "igemm.cu", "-o", "/dev/null"]) == 0
+
+
+def test_a_bench_without_a_gpu_is_4(steps: FakeSteps, kernel: Path) -> None:
+    unknown = Evidence(benchmark=Benchmark("unknown", reason="no GPU on this machine"))
+    steps.result = replace(PIPELINED, outcome=None, chosen=None, evidence=unknown)
+    assert main(["bench", "igemm.cu"]) == 4
+    assert main(["bench", "igemm.cu", "--require", "benchmark"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "plan"), [("run", True), ("check", True), ("rewrite", False), ("sass", False)]
+)
+def test_the_plan_is_shown_where_it_is_made(
+    command: str, plan: bool, steps: FakeSteps, kernel: Path, capsys: Capture
+) -> None:
+    assert main([command, "igemm.cu"]) == 0
+    streams = capsys.readouterr()
+    assert ("\nbudget\n" in streams.out + streams.err) == plan
+    assert "cp_async-3-ring" in streams.out + streams.err
+
+
+def test_choices_that_the_help_lists_are_those_there_are() -> None:
+    assert opt.VARIANTS.split("|") == list(get_args(Variant))
+    assert opt.FORMS.split("|") == list(get_args(Form))
+    assert ALL_EVIDENCE == EVIDENCE
 
 
 def test_or_original_also_when_the_kernel_cannot_be_opened(steps: FakeSteps, kernel: Path) -> None:

@@ -14,7 +14,7 @@ HEAVY = ("numpy", "tree_sitter", "llvmlite", "cuda", "rich.console", "ml_dtypes"
 
 def test_help_imports_nothing_heavy() -> None:
     """A budget in modules rather than seconds: it does not depend on how busy the machine is."""
-    script = "import sys; import tilepipe.cli.main; print(*sys.modules)"
+    script = "import sys; import tilepipe.cli.main, tilepipe.cli.commands; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -61,3 +61,24 @@ def test_signals_leave_nothing_behind(tmp_path: Path) -> None:
             assert time.monotonic() - started < 30
         assert [path.name for path in tmp_path.iterdir()] == ["a.cu"]
         assert target.read_bytes() == b"old"
+
+
+def test_ctrl_c_while_importing_shows_no_traceback() -> None:
+    script = (
+        "import os, signal, sys, tilepipe.cli.main as m\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'tilepipe.cli.commands': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['tilepipe', 'gpus']\n"
+        "m.entry()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tilepipe: interrupted\n")
+
+
+def test_without_arguments_the_help_is_shown_and_the_code_is_that_of_wrong_usage() -> None:
+    for command in (TILEPIPE, [sys.executable, "-m", "tilepipe"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, "")
+        assert "Usage" in done.stdout

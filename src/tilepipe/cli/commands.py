@@ -13,7 +13,7 @@ import typer
 
 from tilepipe.cli import options as opt
 from tilepipe.cli.command import command
-from tilepipe.cli.output import write_file
+from tilepipe.cli.output import unwritable, write_file
 from tilepipe.cli.steps import load_steps
 from tilepipe.cli.streams import console, print_diagnostics, print_report, progress
 from tilepipe.cli.targets import (
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from tilepipe.options import Options
     from tilepipe.report import RunReport
 
+ALL_EVIDENCE = (
+    "correctness",
+    "races",
+    "sass",
+    "benchmark",
+)  # `tilepipe.report.EVIDENCE`, not imported for a help
+
 app = typer.Typer(
     help="Software-pipelines the tile loop of a CUDA kernel, and proves what it did.",
     no_args_is_help=True,
@@ -37,7 +44,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Compiler flags may follow after --. Exit codes: 0 the evidence asked for passed, 1 refused or "
-    "original kept, 2 usage or compile error, 3 verification failed, 4 evidence asked for could not be had.",
+    "original kept, 2 usage or compile error, 3 verification failed, 4 evidence asked for could not be had, "
+    "130 interrupted.",
 )
 
 
@@ -52,7 +60,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     del version
@@ -69,13 +78,13 @@ def run(
     json: opt.Json = None,
     html: opt.Html = None,
     trace: opt.Trace = None,
-    require: opt.Require = "",
+    require: opt.require(*ALL_EVIDENCE) = "",  # type: ignore[valid-type]
 ) -> int:
     """All steps: plan, rewrite, verify, audit, measure, choose. Writes source only where it is told to."""
     targets = Targets(
         str(file), _text(output), diff, in_place, or_original, json, html=_text(html), trace=_text(trace)
     )
-    return _emit(targets, opt.required_evidence(require), options, with_evidence=True)
+    return _emit(targets, opt.required_evidence(require, *ALL_EVIDENCE), options, with_evidence=True)
 
 
 @command(app, opt.KERNEL, opt.BUILD, opt.CHOICE)
@@ -89,8 +98,8 @@ def check(
     from tilepipe.report import exit_code, refused_report, to_json, worst
 
     targets = Targets(str(file), json=json, html=_text(html))
-    if (conflict := targets.conflict()) is not None:
-        return _refuse(conflict)
+    if (code := _cannot_deliver(targets)) is not None:
+        return code
     steps = load_steps()
     jobs = steps.open_jobs(str(file), options)
     if isinstance(jobs, Refusal):
@@ -128,13 +137,13 @@ def verify(
     original: Annotated[Path, typer.Argument(help="The kernel as it was.", show_default=False)],
     changed: Annotated[Path, typer.Argument(help="The kernel to hold against it.", show_default=False)],
     json: opt.Json = None,
-    require: opt.Require = "",
+    require: opt.require("correctness", "races") = "",  # type: ignore[valid-type]
 ) -> int:
-    """Hold CHANGED against ORIGINAL: the same bits at every size, no races, overlap in SASS."""
+    """Hold CHANGED against ORIGINAL: the same bits at every size, and no races."""
     steps = load_steps()
     return _examine(
         Targets(str(original), json=json),
-        opt.required_evidence(require),
+        opt.required_evidence(require, "correctness", "races"),
         options,
         lambda job: steps.verify(job, str(changed), progress),
     )
@@ -145,13 +154,14 @@ def bench(
     options: "Options",
     file: opt.File,
     json: opt.Json = None,
-    require: opt.Require = "",
+    require: opt.require("benchmark") = "",  # type: ignore[valid-type]
 ) -> int:
-    """Time the original and its candidates on the GPU, interleaved."""
+    """Time the original and its candidates on the GPU, interleaved. Exits with 4 where there is none."""
+    opt.required_evidence(require, "benchmark")  # nothing else can be asked for, and this always is
     steps = load_steps()
     return _examine(
         Targets(str(file), json=json),
-        opt.required_evidence(require),
+        ("benchmark",),
         options,
         lambda job: steps.bench(job, progress),
     )
@@ -162,11 +172,13 @@ def sass(
     options: "Options",
     file: opt.File,
     json: opt.Json = None,
-    require: opt.Require = "",
+    require: opt.require("sass") = "",  # type: ignore[valid-type]
 ) -> int:
     """Audit the machine code of one candidate against the original: is the load under the math?"""
     steps = load_steps()
-    return _examine(Targets(str(file), json=json), opt.required_evidence(require), options, steps.sass)
+    return _examine(
+        Targets(str(file), json=json), opt.required_evidence(require, "sass"), options, steps.sass
+    )
 
 
 @command(app, opt.KERNEL, opt.EMULATING, opt.BUILD)
@@ -181,8 +193,8 @@ def emulate(
     from tilepipe.report import refused_report
 
     wanted, targets = blocks_of(blocks), Targets(str(file), json=json)
-    if (conflict := targets.conflict()) is not None:
-        return _refuse(conflict)
+    if (code := _cannot_deliver(targets)) is not None:
+        return code
     steps = load_steps()
     job = steps.open_job(str(file), replace(options, device="cpu"))
     result = job if isinstance(job, Refusal) else steps.emulate(job, wanted, progress)
@@ -206,12 +218,12 @@ def lint(
     from tilepipe.cli.lint import run_lint
 
     targets = Targets(str(file), json=json)
-    if (conflict := targets.conflict()) is not None:
-        return _refuse(conflict)
+    if (code := _cannot_deliver(targets)) is not None:
+        return code
     return run_lint(str(file), options, fix, verbose, json)
 
 
-@command(app, opt.KERNEL, opt.BUILD)
+@command(app, opt.NAMED, opt.BUILD)
 def init(
     options: "Options",
     file: opt.File,
@@ -275,6 +287,19 @@ def _refuse(refusal: Refusal) -> int:
     return refusal.exit_code
 
 
+def _cannot_deliver(targets: Targets) -> int | None:
+    """The exit code where targets conflict or cannot be written, None where nothing speaks against them."""
+    from tilepipe.report import refused_report
+
+    if (conflict := targets.conflict()) is not None:
+        return _refuse(conflict)
+    failed = targets.unwritable()
+    if failed is None:
+        return None
+    json = targets.json if targets.json is None or unwritable(targets.json) is None else None
+    return _finish(refused_report(failed), failed.exit_code, replace(targets, json=json))
+
+
 def _as_report(result: "RunReport | Refusal") -> "RunReport":
     from tilepipe.report import refused_report
 
@@ -285,8 +310,8 @@ def _emit(targets: Targets, required: Sequence[str], options: "Options", with_ev
     """`run` and `rewrite`: one kernel in, source and report out."""
     from tilepipe.report import exit_code, refused_report
 
-    if (conflict := targets.conflict()) is not None:
-        return _refuse(conflict)
+    if (code := _cannot_deliver(targets)) is not None:
+        return code
     steps = load_steps()
     job = steps.open_job(targets.file, options)
     if isinstance(job, Refusal):
@@ -298,7 +323,7 @@ def _emit(targets: Targets, required: Sequence[str], options: "Options", with_ev
     report, failed = deliver_source(report, code, targets)
     if failed is not None:
         report, code = replace(report, diagnostics=report.diagnostics + failed.diagnostics), failed.exit_code
-    code = _finish(report, code, targets)
+    code = _finish(report, code, targets, brief=not with_evidence)
     failed = deliver_page([report], targets, "run", options, before) or deliver_trace(report, targets)
     if failed is not None:
         return _refuse(failed)
@@ -309,17 +334,17 @@ def _examine(targets: Targets, required: Sequence[str], options: "Options", exam
     """`verify`, `bench` and `sass`: one kernel in, a report out."""
     from tilepipe.report import exit_code, refused_report
 
-    if (conflict := targets.conflict()) is not None:
-        return _refuse(conflict)
+    if (code := _cannot_deliver(targets)) is not None:
+        return code
     job = load_steps().open_job(targets.file, options)
     report = refused_report(job) if isinstance(job, Refusal) else _as_report(examine(job))
-    return _finish(report, exit_code(report, required), targets)
+    return _finish(report, exit_code(report, required), targets, brief=True)
 
 
-def _finish(report: "RunReport", code: int, targets: Targets) -> int:
-    """The JSON, the report for people, and the exit code."""
-    from tilepipe.report import to_json
+def _finish(report: "RunReport", code: int, targets: Targets, brief: bool = False) -> int:
+    """The JSON, the report for people (`brief`: without the plan), and the exit code."""
+    from tilepipe.report import to_json, without_plan
 
     failed = deliver_json(to_json(report), targets.json)
-    print_report(report, targets.stdout_is_taken)
+    print_report(without_plan(report) if brief else report, targets.stdout_is_taken)
     return _refuse(failed) if failed else code

@@ -6,16 +6,24 @@ import io
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from types import FrameType
 
-from tilepipe.cli.commands import app
-
 TERMINATED = 143  # 128 + SIGTERM
+INTERRUPTED = 130  # 128 + SIGINT
+USAGE = 2
+
+
+class EndedError(SystemExit):
+    """A signal ended the program: told from a `SystemExit` of somebody's own code by its type."""
 
 
 def entry() -> None:
-    """The `tilepipe` script."""
+    """The `tilepipe` script. The commands are imported under its signal handlers, so that Ctrl-C in the first
+    moments shows no traceback either."""
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where the caller has it ignored
+        signal.signal(signal.SIGINT, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without `→` gets `?`, not a traceback
@@ -24,21 +32,24 @@ def entry() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. What stands after `--` is for the compiler."""
-    own, flags = list(arguments), []
+    from tilepipe.cli.commands import app
+
+    own, flags = list(arguments) or ["--help"], []
     if "--" in own:
         cut = own.index("--")
         own, flags = own[:cut], own[cut + 1 :]
     try:
         app(args=_bare_json(own), prog_name="tilepipe", obj=tuple(flags))
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
-    return 0
+        code = end.code if isinstance(end.code, int) else 0
+        return code if arguments else code or USAGE
+    return 0 if arguments else USAGE
 
 
 def _bare_json(arguments: list[str]) -> list[str]:
     """A `--json` without a value means `--json -`; an option or a CUDA file behind it is not its value."""
     out: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         out.append(argument)
         if argument == "--json" and (
             not following
@@ -52,4 +63,11 @@ def _bare_json(arguments: list[str]) -> list[str]:
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Leave through the `finally` blocks, so that no temporary file stays."""
     del number, frame
-    raise SystemExit(TERMINATED)
+    raise EndedError(TERMINATED)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C, the same way."""
+    del number, frame
+    print("tilepipe: interrupted", file=sys.stderr)
+    raise EndedError(INTERRUPTED)

@@ -50,11 +50,12 @@ Trace = Annotated[
     Path | None,
     _option(_OUTPUT, "--trace", metavar="FILE", help="The main loops' schedules as a Chrome trace."),
 ]
+
+
 def require(*kinds: str) -> Any:
     """The option `--require` of a command that can give evidence of these kinds."""
     help = f"Evidence that must be had: {', '.join(kinds)}."
     return Annotated[str, _option(_OUTPUT, "--require", metavar="KIND,…", help=help)]
-
 
 
 Blocks = Annotated[
@@ -99,7 +100,10 @@ RUNNING = {
         ],
         None,
     ),
-    "seed": (Annotated[int, _option(_KERNEL, "--seed", metavar="N", min=0, help="Seed of the random data.")], 0),
+    "seed": (
+        Annotated[int, _option(_KERNEL, "--seed", metavar="N", min=0, help="Seed of the random data.")],
+        0,
+    ),
     "no_reference": (
         Annotated[bool, _flag(_KERNEL, "--no-reference", help="Do not run the problem's reference code.")],
         False,
@@ -141,7 +145,10 @@ BUILD = {
         ],
         None,
     ),
-    "std": (Annotated[str, _option(_BUILD, "-std", "--std", metavar="DIALECT", help="C++ dialect.")], "c++17"),
+    "std": (
+        Annotated[str, _option(_BUILD, "-std", "--std", metavar="DIALECT", help="C++ dialect.")],
+        "c++17",
+    ),
 }
 CHOICE = {
     "candidate": (
@@ -157,13 +164,17 @@ CHOICE = {
     ),
     "stages": (
         Annotated[
-            int | None, _option(
+            int | None,
+            _option(
                 _CHOICE, "--stages", metavar="N", min=1, help="Only this many stages; 1 is the original."
-            )
+            ),
         ],
         None,
     ),
-    "form": (Annotated[str | None, _option(_CHOICE, "--form", metavar=FORMS, help="Only this form of the loop.")], None),
+    "form": (
+        Annotated[str | None, _option(_CHOICE, "--form", metavar=FORMS, help="Only this form of the loop.")],
+        None,
+    ),
     "plan": (
         Annotated[Path | None, _option(_CHOICE, "--plan", help="Replay the plan of an earlier --json.")],
         None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
 import shutil
@@ -52,6 +53,24 @@ def write_file(path: str, data: bytes) -> Refusal | None:
     except OSError as failure:
         return _unwritable(path, failure)
     return None
+
+
+def unwritable(path: str) -> Refusal | None:
+    """TP142 where it is plain already that `path` cannot be written, so that no work is done in vain."""
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    special = os.path.exists(target) and not os.path.isfile(target)
+    if os.path.isdir(target):
+        reason = os.strerror(errno.EISDIR)
+    elif not os.path.isdir(folder):
+        reason = os.strerror(errno.ENOENT if not os.path.exists(folder) else errno.ENOTDIR)
+    elif (os.path.exists(target) and not os.access(target, os.W_OK)) or not (
+        special or os.access(folder, os.W_OK | os.X_OK)
+    ):
+        reason = os.strerror(errno.EACCES)
+    else:
+        return None
+    return _unwritable(path, OSError(0, reason))
 
 
 def replace_in_place(path: str, data: bytes) -> str | Refusal:

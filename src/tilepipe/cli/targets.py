@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilepipe.cli.output import TextStyle, replace_in_place, unified_diff, write_file
+from tilepipe.cli.output import TextStyle, replace_in_place, unified_diff, unwritable, write_file
 from tilepipe.cli.streams import json_text, print_diagnostics
 from tilepipe.diagnostics import Diagnostic, Refusal, error
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilepipe.report import RunReport
 
 STDOUT = "-"
+_ERROR = 2  # usage or compile error
 _SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".toml")
 
 
@@ -74,18 +75,25 @@ class Targets:
             return error("TP140", "two results would share a file", help="give each a file of its own")
         return None
 
+    def unwritable(self) -> Refusal | None:
+        """TP142 for the first target that cannot be written, before anything is done for it."""
+        files = [self.output, self.json, self.html, self.trace, self.file if self.in_place else None]
+        found = (unwritable(name) for name in files if name not in (None, STDOUT) and name is not None)
+        return next((refusal for refusal in found if refusal is not None), None)
+
 
 def deliver_source(report: RunReport, code: int, targets: Targets) -> tuple[RunReport, Refusal | None]:
     """Put the new source where it was asked for; returns `report` with `output` set, and what failed.
 
     A source is written only where `code` is 0: a kernel that did not earn the evidence asked for replaces
-    nothing. With --or-original the input is written instead.
+    nothing. With --or-original the input is written instead, unless `code` is 2: it may not even compile.
     """
     try:
         original = Path(targets.file).read_bytes()
     except OSError:  # the steps could not read it either, and the report says so
         return report, None
     wanted = report.source is not None and code == 0
+    instead = targets.or_original and not wanted and code != _ERROR
     data = TextStyle.of(original).encode(report.source) if wanted and report.source is not None else original
     if wanted and targets.diff:
         _print_bytes(_diff(original, data, targets.file))
@@ -96,10 +104,10 @@ def deliver_source(report: RunReport, code: int, targets: Targets) -> tuple[RunR
         if isinstance(backup, Refusal):
             return report, backup
         return replace(report, output=targets.file), None
-    if targets.output not in (None, STDOUT) and (wanted or targets.or_original):
+    if targets.output not in (None, STDOUT) and (wanted or instead):
         failed = write_file(str(targets.output), data)
         return (report if failed else replace(report, output=targets.output)), failed
-    if targets.output == STDOUT and targets.or_original and not wanted:
+    if targets.output == STDOUT and instead:
         _print_bytes(data)
     return report, None
 

@@ -59,6 +59,14 @@ class Wishes:
         return all(w is None or w == h for w, h in zip(wanted, have, strict=True))
 
     @property
+    def words(self) -> str:
+        """The wishes as the command line spells them."""
+        if self.candidate is not None:
+            return f"`{self.candidate}`"
+        given = (("--variant", self.variant), ("--stages", self.stages), ("--form", self.form))
+        return "with " + " ".join(f"{name} {value}" for name, value in given if value is not None)
+
+    @property
     def specific(self) -> bool:
         return any(w is not None for w in (self.candidate, self.variant, self.stages, self.form))
 

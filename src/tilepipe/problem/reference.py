@@ -37,6 +37,8 @@ def evaluate_reference(problem: KernelProblem, path: str, case: Case) -> Arrays 
     try:
         value = _call(problem.reference, Path(path).parent, inputs, dict(case.sizes))
     except (Exception, SystemExit) as failure:  # the author's code may raise anything
+        if isinstance(failure, SystemExit) and type(failure) is not SystemExit:
+            raise  # a signal's, not the author's
         return _failed(problem, path, case.size, f"{type(failure).__name__}: {failure}")
     outputs = [a for a in case.arrays if a.role != "in"]
     values = value if isinstance(value, tuple) else (value,)

@@ -14,6 +14,7 @@ from tilepipe.report.result import (
     RunReport,
     ToolInfo,
     refused_report,
+    without_plan,
 )
 
 __all__ = [
@@ -33,5 +34,6 @@ __all__ = [
     "refused_report",
     "to_json",
     "with_checklist",
+    "without_plan",
     "worst",
 ]

@@ -114,3 +114,12 @@ def refused_report(refusal: Refusal, base: RunReport | None = None) -> RunReport
     outcome: Outcome = "refused" if refusal.exit_code == 1 else "failed"
     base = base or RunReport()
     return replace(base, outcome=outcome, diagnostics=base.diagnostics + refusal.diagnostics)
+
+
+def without_plan(report: RunReport) -> RunReport:
+    """`report` for commands that come after a plan: of the candidates the chosen one, no budget. Where none was
+    chosen the plan says why, and stays."""
+    if report.chosen is None:
+        return report
+    chosen = tuple(c for c in report.candidates if c.candidate.id == report.chosen)
+    return replace(report, budget=(), candidates=chosen)

@@ -72,9 +72,13 @@ def _what_is_known(report: RunReport) -> str:
     statuses = [part.status for part in parts if part]
     if "failed" in statuses:
         return "not the same kernel" if parts[0] and parts[0].status == "failed" else "evidence failed"
+    if parts[2] is None and statuses == ["passed", "passed"]:
+        return "the same results, no races"
     if statuses:
         return "evidence passed" if "unknown" not in statuses else "evidence incomplete"
     usable = [c for c in report.candidates if c.candidate.status == "ok"]
+    if report.source is not None:
+        return "the original, unchanged"
     if report.candidates:
         return f"{len(usable)} of {len(report.candidates)} candidates can be built"
     return "done"

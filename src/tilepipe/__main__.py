@@ -1,0 +1,5 @@
+"""`python -m tilepipe`."""
+
+from tilepipe.cli.main import entry
+
+entry()

@@ -1,0 +1,95 @@
+"""Usage that names what is not there, files that no compiler takes, and one stage: the original."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilepipe.diagnostics import Diagnostic, Refusal
+from tilepipe.job import Job, open_job
+from tilepipe.options import Options
+from tilepipe.report import RunReport, exit_code, words
+from tilepipe.steps import check, rewrite, run
+from tilepipe.toolchain.types import CompileOptions
+
+SGEMM = Path(__file__).parents[2] / "examples" / "sgemm_tiled.cu"
+
+
+def checked(path: Path, **changes: object) -> tuple[Diagnostic, int]:
+    """The first diagnostic of `check`, and the exit code."""
+    job = open_job(str(path), Options(**{"device": "cpu", **changes}))  # type: ignore[arg-type]
+    report = check(job) if isinstance(job, Job) else job
+    if isinstance(report, Refusal):
+        return report.diagnostics[0], report.exit_code
+    return report.diagnostics[0], exit_code(report)
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"candidate": "nonsense"}, "`nonsense`"),
+        ({"candidate": "cp_async-99-ring"}, "`cp_async-99-ring`"),
+        ({"stages": 99}, "--stages 99"),
+        ({"variant": "ldg", "stages": 5}, "--variant ldg --stages 5"),
+    ],
+)
+def test_an_unknown_candidate_is_a_usage_error_with_the_list(wish: dict[str, object], words: str) -> None:
+    said, code = checked(SGEMM, **wish)
+    assert (said.code, code) == ("TP124", 2)
+    assert words in said.message
+    assert "ldg-2-ring" in said.help and "cp_async-3-ring" in said.help
+
+
+def test_a_candidate_that_is_there_but_rejected_has_its_own_reason() -> None:
+    said, code = checked(SGEMM, candidate="mixed-2-ring")
+    assert (said.code, code) == ("TP151", 1)
+    assert "mixed-2-ring: every buffer can be copied asynchronously" in said.message
+    assert "cp_async" not in said.message.replace("asynchronously", "")
+
+
+@pytest.mark.parametrize("dialect", ["c++11", "c++14", "c++99", "gnu"])
+def test_a_dialect_that_does_not_compile_is_a_usage_error(dialect: str) -> None:
+    said, code = checked(SGEMM, compile=CompileOptions(std=dialect))
+    assert (said.code, code) == ("TP125", 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("];", "]"), ("{", "{ {"), ("int K", "itn K")],
+    ids=["semicolon", "brace", "type"],
+)
+def test_a_source_that_does_not_compile_is_the_compilers_error(old: str, new: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.cu"
+    path.write_text(SGEMM.read_text().replace(old, new, 1))
+    said, code = checked(path)
+    assert (said.code, code) == ("TP200", 2)
+
+
+def test_what_is_no_text_is_named_by_line_and_byte(tmp_path: Path) -> None:
+    path = tmp_path / "a.cu"
+    path.write_bytes(b"// first\n// K\xe4se\n")
+    said, code = checked(path)
+    assert (said.code, code) == ("TP147", 2)
+    assert "byte 0xE4 in line 2" in said.message and "iconv" in said.help
+    path.write_bytes(b"// first\n\n// a\0b\n")
+    said, code = checked(path)
+    assert (said.code, code) == ("TP147", 2)
+    assert "NUL byte in line 3" in said.message
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+def test_one_stage_is_the_original(emulated: bool) -> None:
+    job = open_job(str(SGEMM), Options(device="cpu", stages=1))
+    assert isinstance(job, Job)
+    report = run(job, lambda _: None) if emulated else rewrite(job)
+    assert isinstance(report, RunReport)
+    assert (report.source, exit_code(report)) == (SGEMM.read_text(), 0)
+    assert words.verdict(report) == ("the original, unchanged", "")
+
+
+def test_one_stage_of_a_named_variant_is_that_variant() -> None:
+    job = open_job(str(SGEMM), Options(device="cpu", stages=1, variant="prefetch"))
+    assert isinstance(job, Job)
+    report = rewrite(job)
+    assert isinstance(report, RunReport) and report.chosen == "prefetch-1-ring"
