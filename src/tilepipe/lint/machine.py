@@ -42,7 +42,7 @@ class Fill:
     done_interval: int = 0
     reads: list[int] = field(default_factory=list)
     read_interval: int = -1
-    read_by_others: bool = False  # by other threads than the one that filled the place
+    read_by_others: bool = False  # in that interval, by other threads than the one that filled the place
     replaced: int | None = None
     displaced: Fill | None = None  # a tile that was still unread when this one took its place
 
@@ -263,7 +263,8 @@ class Machine:
         if newer and fill.reads:
             self._problem("stale", at, event, fill, newer[-1].reads[-1])
         fill.reads.append(at)
-        fill.read_by_others |= not fill.private(region)
+        others = not fill.private(region)
+        fill.read_by_others = others or (fill.read_by_others and fill.read_interval == self.interval)
         fill.read_interval = self.interval
 
     def _in_flight(self, at: int, event: Event, fill: Fill) -> None:
