@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilepipe.builds import Built, audit_candidate
 from tilepipe.diagnostics import Refusal, error
+from tilepipe.drafting import draft
 from tilepipe.emulating import Emulation
 from tilepipe.emulating import emulate as emulate_kernel
 from tilepipe.evidence.benchmark import fastest
@@ -26,7 +27,6 @@ from tilepipe.planning import (
     ranked_builds,
     restructure,
 )
-from tilepipe.problem import KernelDraft, draft_problem, size_names
 from tilepipe.proving import (
     doubts,
     evidence_of,
@@ -173,24 +173,6 @@ def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:
 def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Refusal:
     """One kernel as it is on the CPU; `blocks` of each grid, None for as many as take seconds, 0 for all."""
     return job.fault or emulate_kernel(job, blocks, progress)
-
-
-def draft(path: str, options: Options) -> str | Refusal:
-    """A first problem file for every kernel of a file, from its parameters and its launches."""
-    jobs = open_jobs(path, replace(options, device="cpu"), with_problem=False)
-    if isinstance(jobs, Refusal):
-        return jobs
-    drafts = []
-    for job in jobs:
-        parameters = job.toolchain.parameter_types(job.unit())
-        if isinstance(parameters, Refusal):
-            return parameters
-        counter = job.tile_counter
-        tile = counter.tile(job.tile_constants) if counter is not None else None
-        sizes = size_names(parameters)
-        tiles = {sizes[tile[0]]: tile[1]} if tile is not None and tile[0] in sizes else None
-        drafts.append(KernelDraft(job.kernel.name, parameters, tile=tiles))
-    return draft_problem(drafts)
 
 
 def pipeline_source(

@@ -1,0 +1,63 @@
+"""Drafts from the source: launches that are simple are taken over, others are left to fill in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilepipe.drafting import draft
+from tilepipe.options import Options
+from tilepipe.problem import Problem, parse_problem
+
+KERNEL = """\
+#define TILE 16
+constexpr int WIDE = TILE * 2;
+__global__ void k(const float* x, float* y, int n, int rows) {{
+  __shared__ float tile[32];
+  y[blockIdx.x] = x[threadIdx.x];
+}}
+void host(const float* x, float* y, int width, int height, int other, cudaStream_t s) {{
+  {launch}
+}}
+"""
+OPEN = (("1",), ("256",))  # what stands where the launch is left to fill in
+
+
+@pytest.mark.parametrize(
+    ("launch", "grid", "block", "shared"),
+    [
+        ("k<<<4, 32>>>(x, y, width, height);", ("4",), ("32",), "0"),
+        ("k<<<width / WIDE, TILE>>>(x, y, width, height);", ("N // 32",), ("16",), "0"),
+        (
+            "k<<<dim3((width + 31) / 32, height), dim3(WIDE, 4), 2 * TILE * 4, s>>>(x, y, width, height);",
+            ("(N + 31) // 32", "ROWS"),
+            ("32", "4"),
+            "2 * 16 * 4",
+        ),
+        (
+            "dim3 g(width / 32, height % 7); const dim3 b{TILE, 2u}; k<<<g, b, 0>>>(x, y, width, height);",
+            ("N // 32", "ROWS % 7"),
+            ("16", "2"),
+            "0",
+        ),
+        ("k<<<other, 32>>>(x, y, width, height);", OPEN[0], ("32",), "0"),
+        ("k<<<width / 2, other>>>(x, y, width, height);", ("N // 2",), OPEN[1], "0"),
+        ("k<<<4, 32>>>(x, y, 2 * width, height);", ("4",), ("32",), "0"),
+        ("k<<<4, 32>>>(x, y, 1, 2); k<<<8, 32>>>(x, y, 1, 2);", *OPEN, "0"),
+        ("", *OPEN, "0"),
+    ],
+)
+def test_a_launch(
+    launch: str, grid: tuple[str, ...], block: tuple[str, ...], shared: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text(KERNEL.format(launch=launch))
+    text = draft(str(path), Options())
+    assert isinstance(text, str), text
+    problem = parse_problem(text, "k.toml")
+    assert isinstance(problem, Problem)
+    kernel = problem.kernels["k"]
+    assert (kernel.grid, kernel.block, kernel.shared) == (grid, block, shared)
+    marked = {line.split()[0] for line in text.splitlines() if "FILL IN the launch" in line}
+    assert marked == ({"grid"} if grid == OPEN[0] else set()) | ({"block"} if block == OPEN[1] else set())
