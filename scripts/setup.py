@@ -58,6 +58,17 @@ def main(arguments: list[str]) -> int:
     return commands[arguments[0]](arguments[1:])
 
 
+def run_main() -> int:
+    """`main`, quiet where the reader of the output (`head`, say) has seen enough."""
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # 128 + SIGPIPE
+    return code
+
+
 def describe_machine() -> None:
     """Say what this machine has not got, and what that means."""
     if sys.version_info < (3, 10):  # noqa: UP036 - said here, since no installer has checked yet
@@ -120,7 +131,7 @@ def make_environment() -> None:
 
 
 def pip(*arguments: str, reason: str) -> None:
-    if run([str(PYTHON), "-m", "pip", "--disable-pip-version-check", *arguments]):
+    if run([str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]):
         raise SetupError(f"{reason}: see pip's message above; is there a network, and 3 GB of disk?")
 
 
@@ -142,6 +153,7 @@ def demo(arguments: list[str]) -> int:
     code = run([str(VENV / "bin" / "tilepipe"), *command])
     if code == 0:
         say(f"the pipelined kernel is in {RESULT}; compare: diff {EXAMPLE} {RESULT}")
+        say(f"for the command itself: . {VENV.name}/bin/activate")
     return code
 
 
@@ -163,4 +175,4 @@ def test(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_main())

@@ -12,7 +12,8 @@ PACKAGE = ROOT / "src" / "tilepipe"
 MAX_LINES = 420
 ABOVE_ALL = "diagnostics"
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+DOORS = (PACKAGE / "__init__.py", PACKAGE / "__main__.py")  # they lead to the rooms, and hold nothing
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in DOORS)
 
 
 def rooms_in_order() -> list[str]:

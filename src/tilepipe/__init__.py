@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilepipe.diagnostics import Refusal
+
 if TYPE_CHECKING:
-    from tilepipe.diagnostics import Refusal
     from tilepipe.rewrite import Rewrite
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "pipeline_source"]
+__all__ = ["Refusal", "__version__", "pipeline_source"]
 
 
 def pipeline_source(

@@ -38,6 +38,17 @@ def test_a_closed_pipe_is_quiet() -> None:
         assert process.wait(30) in (0, 141)
 
 
+def test_a_closed_pipe_is_quiet_in_the_setup_script_too() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "setup.py"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, str(script)], stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_signals_leave_nothing_behind(tmp_path: Path) -> None:
     """A run that is ended while it writes leaves neither a half-written file nor a temporary one."""
     script = (
