@@ -100,7 +100,7 @@ def install() -> None:
         return
     say(f"1/3 environment {VENV}")
     make_environment()
-    say(f"2/3 packages of {LOCK.name} (about 500 MB to fetch; a few minutes)")
+    say(f"2/3 packages of {LOCK.name} (about 300 MB to fetch; a few minutes)")
     pip("install", "--requirement", str(LOCK), reason="the packages could not be installed")
     say("3/3 tilepipe itself")
     pip(
@@ -132,7 +132,7 @@ def make_environment() -> None:
 
 def pip(*arguments: str, reason: str) -> None:
     if run([str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]):
-        raise SetupError(f"{reason}: see pip's message above; is there a network, and 3 GB of disk?")
+        raise SetupError(f"{reason}: see pip's message above; is there a network, and 2 GB of disk?")
 
 
 def run(command: list[str], quiet: bool = False) -> int:

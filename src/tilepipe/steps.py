@@ -119,10 +119,10 @@ def bench(job: Job, progress: Progress) -> RunReport | Refusal:
     planned = preconditions_and_variant(job)
     if isinstance(planned, RunReport):
         return planned
-    built, report = restructure(planned, planned.viable(), progress)
     if not isinstance(job.device, CudaDevice):
         timed = Benchmark("unknown", reason="no GPU on this machine")
-        return replace(report, evidence=Evidence(benchmark=timed))
+        return replace(planned.report, evidence=Evidence(benchmark=timed))
+    built, report = restructure(planned, planned.viable(), progress)
     progress("timing the original and every candidate")
     timed = measure(job, job.device, built)
     winner = fastest(timed.original, timed.candidates) if timed.original is not None else None

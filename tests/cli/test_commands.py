@@ -215,10 +215,12 @@ def test_a_device_can_be_written(steps: FakeSteps, kernel: Path) -> None:
     assert main(["run", "igemm.cu", "-o", "/dev/null"]) == 0
 
 
-def test_a_bench_without_a_gpu_is_4(steps: FakeSteps, kernel: Path) -> None:
+def test_a_bench_without_a_gpu_is_4(steps: FakeSteps, kernel: Path, capsys: Capture) -> None:
     unknown = Evidence(benchmark=Benchmark("unknown", reason="no GPU on this machine"))
     steps.result = replace(PIPELINED, outcome=None, chosen=None, evidence=unknown)
     assert main(["bench", "igemm.cu"]) == 4
+    out = capsys.readouterr().out
+    assert "igemm: not timed" in out and "budget" not in out
     assert main(["bench", "igemm.cu", "--require", "benchmark"]) == 4
 
 

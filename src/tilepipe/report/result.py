@@ -117,9 +117,9 @@ def refused_report(refusal: Refusal, base: RunReport | None = None) -> RunReport
 
 
 def without_plan(report: RunReport) -> RunReport:
-    """`report` for commands that come after a plan: of the candidates the chosen one, no budget. Where none was
-    chosen the plan says why, and stays."""
-    if report.chosen is None:
+    """`report` for commands that come after a plan: of the candidates the chosen one, no budget. Where the plan is
+    why nothing came out, it stays."""
+    if report.outcome in ("refused", "failed"):
         return report
     chosen = tuple(c for c in report.candidates if c.candidate.id == report.chosen)
     return replace(report, budget=(), candidates=chosen)

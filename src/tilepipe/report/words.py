@@ -76,6 +76,8 @@ def _what_is_known(report: RunReport) -> str:
         return "the same results, no races"
     if statuses:
         return "evidence passed" if "unknown" not in statuses else "evidence incomplete"
+    if report.evidence.benchmark is not None:
+        return "not timed"
     usable = [c for c in report.candidates if c.candidate.status == "ok"]
     if report.source is not None:
         return "the original, unchanged"
