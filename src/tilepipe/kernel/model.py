@@ -23,7 +23,7 @@ from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileloop import TileLoop, tile_loops
+from tilepipe.kernel.tileloop import TileLoop, mixed_register, tile_loops
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
 from tilepipe.source import Span, apply_edits
 
@@ -185,7 +185,7 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
         )
     if not found:
         return refusal(
-            "TP001", f"no tile loop in `{analysed.kernel.name}`: {_why_none(effects, analysed)}", place
+            "TP001", f"no tile loop in `{analysed.kernel.name}`: {_why_none(file, effects, analysed)}", place
         )
     if len(found) > 1:
         lines = ", ".join(str(file.source.line_of(t.loop.span.start)) for t in found)
@@ -199,9 +199,22 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
     return found[0]
 
 
-def _why_none(effects: Effects, analysed: Analysed) -> str:
+def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> str:
     if not effects.shared_writes() and "barrier" not in effects.flags:
         return "it has neither shared memory nor a barrier"
+    barriers = [s for s in analysed.body.walk() if "barrier" in s.own.flags]
+    if barriers and all(s.context or s.kind == "declaration" for s in barriers):
+        return (
+            "its barriers stand in a function that it calls, and loops of called functions are not pipelined"
+        )
+    mixed = mixed_register(analysed.body)
+    if mixed is not None:
+        symbol, load, other = mixed
+        lines = [file.source.line_of(s.span.start) for s in (load, other)]
+        return (
+            f"`{symbol.name}` takes loads from global memory (line {lines[0]}) and from the tile (line {lines[1]}); "
+            "give each a variable of its own"
+        )
     return "no loop both fills shared memory from global memory and computes on it behind barriers"
 
 

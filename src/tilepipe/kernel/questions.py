@@ -46,11 +46,12 @@ def questions(
         if isinstance(copy, Copy):
             there = copy.source_at.statement.span.start
             wanted[f"source:{at}"] = ("type", copy.source, there)
-    for item in parts.loader:
+    loader = sorted(parts.loader, key=lambda i: i.order)  # a fixed order, since the cache knows answers by it
+    for item in loader:
         for load in item.own.loads:
             at = item.statement.span.start
             wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), at)
-    for item in parts.loader:
+    for item in loader:
         loop = loops.get(id(item.statement))
         if loop is not None:
             at = item.statement.span.start

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.kernel.effects import NOTHING_DONE
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileloop import header_effects
+from tilepipe.kernel.tileloop import StoreUse, header_effects
 from tilepipe.source import Span
 
 _MACRO_DEPTH = 4  # macros within macros
@@ -54,6 +55,16 @@ def parts_can_be_split(q: Question) -> Refusal | None:
     for store in q.tile.stores:
         if store.buffer not in q.tile.staged or store.kind == "compute":
             continue
+        foreign = _header_function(q, store)
+        if foreign:
+            return refusal(
+                "TP021",
+                f"`{store.buffer.name}` is filled by `{foreign}`, which stands in an included header: only the "
+                "file's own text is changed",
+                q.source.place(store.item.statement.span),
+                "fills the tile",
+                "move the function into the file",
+            )
         hidden = store.item.changed & q.split.copied
         if hidden:
             name = next(iter(sorted(s.name for s in hidden)))
@@ -81,9 +92,18 @@ def parts_can_be_split(q: Question) -> Refusal | None:
     return None
 
 
+def _header_function(q: Question, store: StoreUse) -> str:
+    """The function of an included header that makes a store, "" where the file itself or a macro makes it."""
+    if store.store is None or not store.store.in_macro:
+        return ""
+    called = _WORD.search(q.source.slice(store.store.span))
+    return called.group() if called is not None and called.group() not in q.macros else ""
+
+
 def _acts(statement: Statement) -> bool:
     exits = statement.own.flags & {"break", "continue", "return"}
-    return not statement.children and not exits and statement.kind != "block"
+    idle = statement.own == NOTHING_DONE  # a static_assert, an alias
+    return not statement.children and not exits and not idle and statement.kind != "block"
 
 
 def _callee(call: Statement) -> str:

@@ -109,6 +109,23 @@ def tile_loops(root: Statement) -> list[TileLoop]:
     return [t for t in found if not any(o is not t and t.loop in o.path for o in found)]
 
 
+def mixed_register(root: Statement) -> tuple[Symbol, Statement, Statement] | None:
+    """A variable through which a loop fills shared memory from global memory and reads it too, so that its load
+    cannot be told from its computation: the variable, a statement that loads it, and one that reads the tile."""
+    for loop, path in loops(root):
+        if "barrier" not in loop.effects().flags:
+            continue
+        tile = _describe(loop, path)
+        for store in tile.stores:
+            for symbol in sorted(store.item.own.uses, key=lambda s: s.key):
+                setters = tile.flow.definers[symbol]
+                loads = [i.statement for i in setters if i.own.global_reads() and not i.own.shared_reads()]
+                others = [i.statement for i in setters if i.own.shared_reads()]
+                if loads and others:
+                    return symbol, loads[0], others[0]
+    return None
+
+
 def _wants_load(tile: TileLoop) -> bool:
     """A store of a global load whose address comes from the computation: a tile loop, though not a legal one."""
     return any(s.kind == "compute" and s.item.own.global_reads() for s in tile.stores)

@@ -12,8 +12,8 @@ from tilepipe.source.parse import span
 
 def find_launches(file: CudaFile, kernel: KernelText) -> list[Node]:
     """The launch expressions `kernel<<<…>>>(…)` of the file."""
-    found = []
-    stack = [file.tree.root]
+    found: list[Node] = []
+    stack = [file.tree.root] if b"<<<" in file.source.data else []
     while stack:
         node = stack.pop()
         if node.type == "call_expression" and any(c.type == "kernel_call_syntax" for c in node.children):

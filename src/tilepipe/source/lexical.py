@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, cast
 
 LexemeKind = Literal["comment", "literal", "number", "word", "directive", "mark"]
@@ -30,6 +31,7 @@ _LEXEME = re.compile(
     re.MULTILINE,
 )
 
+_FILE_BYTES = 2048  # what is shorter is a piece of a file, seldom looked at twice
 _PAIRS = {b"(": b")", b"[": b"]", b"{": b"}"}
 
 
@@ -44,6 +46,15 @@ class Lexeme:
 
 def lexemes(data: bytes, start: int = 0) -> Iterator[Lexeme]:
     """The lexemes of `data` from byte `start` on, in order; white space lies between them."""
+    return iter(_whole(data)) if start == 0 and len(data) >= _FILE_BYTES else _found(data, start)
+
+
+@lru_cache(maxsize=64)  # a file and its headers are looked at many times for each kernel
+def _whole(data: bytes) -> tuple[Lexeme, ...]:
+    return tuple(_found(data, 0))
+
+
+def _found(data: bytes, start: int) -> Iterator[Lexeme]:
     for match in _LEXEME.finditer(data, start):
         # The group that closes last is the outer one, never the delimiter of a raw string.
         yield Lexeme(cast(LexemeKind, match.lastgroup), match.start(), match.end())

@@ -63,6 +63,7 @@ def parse(source: SourceFile) -> Tree:
     return Tree(source, parse_tree(source.text))
 
 
+@lru_cache(maxsize=16)
 def parse_tree(text: str) -> tree_sitter.Tree:
     """The tree of the blanked UTF-8 text; offsets are bytes of `text.encode()`."""
     return tree_sitter.Parser(_language()).parse(mask(text.encode()))

@@ -215,6 +215,7 @@ class _Sorter:
                     yield Span(_start(self.data, member), member.end_byte)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _root(data: bytes) -> tree_sitter.Node:
     """The tree without macros that stand alone on a line: `MAKE_KERNEL(float)` is no declaration."""
     for call in list(_lone_macros(data)):

@@ -1,0 +1,113 @@
+"""Forms that public kernels have: array parameters, staging arrays, statement macros, helpers in headers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.model import Study, study
+from tilepipe.source import SourceFile
+
+KERNEL = """\
+__global__ void f(const float* __restrict__ a, float* __restrict__ c, int n)
+{
+    __shared__ float s[4][32];
+    float sum = 0.0f;
+    const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+    BEFORE
+    for (int k = 0; k < n; ++k) {
+        LOAD
+        __syncthreads();
+        COMPUTE
+        __syncthreads();
+    }
+    c[threadIdx.x] = sum;
+}
+"""
+PLAIN = {"BEFORE": "", "LOAD": "s[y][x] = a[k * 128 + threadIdx.x];", "COMPUTE": "sum += s[y][31 - x];"}
+
+
+def kernel(top: str = "", header: str | None = None, **parts: str) -> Study | Refusal:
+    text = KERNEL
+    for name, part in {**PLAIN, **parts}.items():
+        text = text.replace(name, part)
+    headers = [SourceFile("h.cuh", header)] if header is not None else []
+    file = CudaFile(SourceFile("f.cu", top + text), headers)
+    return study(file, file.kernels[0])
+
+
+def code(found: Study | Refusal) -> str:
+    return found.diagnostics[0].code if isinstance(found, Refusal) else ""
+
+
+@pytest.mark.parametrize("parameter", ["float t[4][32]", "float (&t)[4][32]", "float t[][32]"])
+def test_an_array_parameter_is_the_callers_array(parameter: str) -> None:
+    load = f"__device__ void fill({parameter}, const float* p, int x, int y) {{ t[y][x] = p[y * 32 + x]; }}\n"
+    filled = kernel(load, LOAD="fill(s, a + k * 128, x, y);")
+    assert isinstance(filled, Study) and {b.name for b in filled.tile.staged} == {"s"}
+    change = f"__device__ void twice({parameter}, int x, int y) {{ t[y][x] = t[y][x] * 2.0f; }}\n"
+    assert code(kernel(change, COMPUTE="twice(s, x, y); __syncthreads(); sum += s[y][31 - x];")) == "TP012"
+
+
+def test_a_row_as_an_array_parameter_is_read() -> None:
+    read = "__device__ float at(const float row[32], int x) { return row[31 - x]; }\n"
+    found = kernel(read, COMPUTE="sum += at(s[y], x);")
+    assert isinstance(found, Study)
+    assert any(b.name == "s" for i in found.tile.flow.items for b in i.own.shared_reads())
+
+
+STAGE = "float r[1]; r[0] = 0.0f;"
+THROUGH = "r[0] = a[k * 128 + threadIdx.x]; s[y][x] = r[0];"
+
+
+def test_an_array_that_only_the_load_phase_touches_may_be_used_after_the_loop() -> None:
+    after = {"c[threadIdx.x] = sum;": "c[threadIdx.x] = sum + r[0];"}
+    legal = kernel(BEFORE=STAGE, LOAD=THROUGH, **after)
+    assert isinstance(legal, Study)
+    assert not any(s.name == "r" for s in legal.split.copied)
+    assert code(kernel(BEFORE=STAGE, LOAD=THROUGH, COMPUTE="sum += s[y][31 - x] + r[0];")) == "TP021"
+
+
+@pytest.mark.parametrize("following", ["(sum) += 1.0f;", "*(&sum) = 1.0f;", "++sum;", "{ sum += 1.0f; }"])
+def test_a_statement_macro_without_semicolon_ends_before_any_statement(following: str) -> None:
+    macro = "#define FILL(i) s[y][x] = a[(i) * 128 + threadIdx.x];\n"
+    apart = kernel(macro, LOAD=f"FILL(k)\n        ;\n        {following}")
+    joined = kernel(macro, LOAD=f"FILL(k)\n        {following}")
+    assert isinstance(apart, Study) and isinstance(joined, Study)
+    assert {s.name for s in joined.tile.staged} == {"s"}
+    own = [i.own.opaque for i in joined.tile.flow.items]
+    assert not any(own)
+
+
+def test_a_tile_filled_by_a_function_of_a_header_is_refused_by_its_name() -> None:
+    helper = "__device__ inline void fill(float t[4][32], float v, int x, int y) { t[y][x] = v; }\n"
+    call = "fill(s, a[k * 128 + threadIdx.x], x, y);"
+    found = kernel(header=helper, LOAD=call)
+    assert (
+        isinstance(found, Refusal)
+        and "`fill`, which stands in an included header" in found.diagnostics[0].message
+    )
+    assert isinstance(kernel(helper, LOAD=call), Study)
+
+
+def test_why_there_is_no_tile_loop() -> None:
+    mixed = kernel(
+        BEFORE="float v;",
+        LOAD="v = a[k * 128 + threadIdx.x]; s[y][x] = v;",
+        COMPUTE="v = s[y][31 - x]; sum += v;",
+    )
+    assert (
+        isinstance(mixed, Refusal)
+        and "`v` takes loads from global memory (line 8)" in mixed.diagnostics[0].message
+    )
+
+
+def test_questions_have_the_same_order_in_every_run() -> None:
+    two = "s[y][x] = a[k * 128 + threadIdx.x]; if (x < 16) s[y][x] = a[k * 128 + 7 + threadIdx.x] + 1.0f;"
+    orders = set()
+    for _ in range(8):  # items are hashed by their address
+        found = kernel(LOAD=two)
+        assert isinstance(found, Study)
+        orders.add(tuple(ask.key for ask in found.asks))
+    assert len(orders) == 1

@@ -1,0 +1,92 @@
+"""Forms that public kernels have, executed: tiles behind pointers, and pointers made in the load phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilepipe import steps
+from tilepipe.builds import build_candidate, verify_candidate
+from tilepipe.diagnostics import Refusal
+from tilepipe.options import Options
+from tilepipe.plan.types import Candidate
+
+POOL = """\
+__global__ __launch_bounds__(64) void pool(const float* __restrict__ a, float* __restrict__ c, int n)
+{
+    extern __shared__ char pool_bytes[];
+    float* left = (float*)(pool_bytes);
+    float* right = (float*)(pool_bytes + 512);
+    float sum = 0.0f;
+    for (int k = 0; k < n; k += 128) {
+        for (int i = threadIdx.x; i < 128; i += 64) {
+            left[i] = (k + i < n) ? a[k + i] : 0.0f;
+            right[i] = (k + i < n) ? a[n + k + i] : 0.0f;
+        }
+        __syncthreads();
+        for (int i = 0; i < 128; ++i)
+            sum += left[i] * right[i ^ threadIdx.x];
+        __syncthreads();
+    }
+    { float* out = left + threadIdx.x; *out = sum; }
+    __syncthreads();
+    c[threadIdx.x] = left[63 - threadIdx.x];
+}
+"""
+POINTERS = """\
+__global__ void pool(const float* __restrict__ a, float* __restrict__ c, int n)
+{
+    __shared__ __align__(16) float left[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; k += 128) {
+        if (threadIdx.x < 32) {
+            float4* const to_s = reinterpret_cast<float4*>(&left[threadIdx.x * 4]);
+            const float4* const to = reinterpret_cast<const float4*>(&a[k + threadIdx.x * 4]);
+            *to_s = *to;
+        }
+        __syncthreads();
+        for (int i = 0; i < 128; ++i)
+            sum += left[i ^ threadIdx.x];
+        __syncthreads();
+    }
+    c[threadIdx.x] = sum;
+}
+"""
+PROBLEM = """\
+schema = 1
+[kernels.pool]
+grid = ["1"]
+block = ["64"]
+shared = "1024"
+args = [{ name = "a", in = ["2 * n"] }, { name = "c", out = ["64"] }, { value = "n" }]
+[kernels.pool.sizes]
+small = { n = 384 }
+one = { n = 128 }
+"""
+CANDIDATES = {
+    "ldg": Candidate("ldg-2-ring", "ldg", 2, "ring"),
+    "wide": Candidate("cp_async-3-ring-16", "cp_async", 3, "ring", copy_bytes=16),
+}
+
+
+@pytest.mark.parametrize(("text", "candidate"), [(POOL, "ldg"), (POOL, "wide"), (POINTERS, "ldg")])
+def test_exact_and_free_of_races(text: str, candidate: str, tmp_path: Path) -> None:
+    source = tmp_path / "pool.cu"
+    source.write_text(text)
+    source.with_suffix(".toml").write_text(PROBLEM)
+    job = steps.open_job(str(source), Options(device="cpu"))
+    assert not isinstance(job, Refusal)
+    model = job.model
+    assert not isinstance(model, Refusal)
+    built = build_candidate(job, model, CANDIDATES[candidate])
+    assert not isinstance(built, Refusal)
+    if candidate == "wide":
+        assert "tp_wide" in built.rewrite.text
+    sizes = (
+        {"small": {"n": 384}, "one": {"n": 128}, "ragged": {"n": 130}}
+        if text is POOL
+        else {"small": {"n": 384}}
+    )
+    correctness, races = verify_candidate(job, job.device, built, sizes)
+    assert (correctness.status, races.status) == ("passed", "passed"), (correctness, races)
