@@ -282,6 +282,25 @@ def test_an_original_that_misses_the_reference_is_at_fault_itself() -> None:
     assert not check(half, double)[0].original_fault
 
 
+def test_sizes_that_nobody_declared_count_only_where_the_original_takes_them() -> None:
+    def fussy(case: Case, options: LaunchOptions) -> None:
+        double(case, options)
+        if case.size == "tiles0":
+            case.arrays[1].data.fill(0)
+
+    sizes = {"small": {"N": 6}, "tiles0": {"N": 3}, "tiles1": {"N": 4}}
+    subject = Subject(FakeDevice(), FakeKernel(fussy), FakeKernel(fussy), PROBLEM, PARAMETERS)
+    found = check_correctness(subject, sizes, optional=["tiles0", "tiles1"])
+    assert not isinstance(found, Refusal)
+    assert (found[0].status, list(found[0].sizes)) == ("passed", ["small", "tiles1"])
+    declared = check_correctness(subject, sizes)
+    assert not isinstance(declared, Refusal)
+    assert declared[0].status == "failed" and "at size tiles0" in declared[0].original_fault
+    wrong = replace(subject, changed=FakeKernel(patched(lambda case: case.arrays[1].data.fill(3))))
+    failed = check_correctness(wrong, {"tiles1": {"N": 4}}, optional=["tiles1"])
+    assert not isinstance(failed, Refusal) and failed[0].status == "failed"
+
+
 def test_findings_of_the_original_are_named_with_their_lines() -> None:
     racy = FakeKernel(double, (Finding("write-read race", "a race on `As`", (7, 9)),))
     correctness, _ = check(double, racy)

@@ -8,7 +8,7 @@ memory model, the changed one with asynchronous copies landing as late and as ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -116,19 +116,30 @@ class _Outcome:
     original_fault: str = ""  # what the original does wrong, as far as its findings do not say it
     changed_inputs: tuple[str, ...] = ()
 
+    @property
+    def is_originals_fault(self) -> bool:
+        return bool(self.original_fault or self.original_findings)
+
 
 def check_correctness(
-    subject: Subject, sizes: Mapping[str, Sizes], seed: int = 0, budget_flops: int = FULL_RUN_FLOPS
+    subject: Subject,
+    sizes: Mapping[str, Sizes],
+    seed: int = 0,
+    budget_flops: int = FULL_RUN_FLOPS,
+    optional: Collection[str] = (),
 ) -> tuple[Correctness, Races] | Refusal:
     """Run original and changed kernel on identical data at every size set and compare.
 
     On a GPU the original runs twice, to learn whether it agrees with itself; on the CPU grids with more
-    work than `budget_flops` are sampled by blocks. A `Refusal` means that the problem file is at fault (no
-    case, no reference value); kernels that fail to run are evidence.
+    work than `budget_flops` are sampled by blocks. A size in `optional` counts only where the original and its
+    reference take it: nobody said that they do. A `Refusal` means that the problem file is at fault (no case,
+    no reference value); kernels that fail to run are evidence.
     """
     outcomes: dict[str, _Outcome] = {}
     for name, values in sizes.items():
         outcome = _check_size(subject, name, values, seed, budget_flops)
+        if name in optional and (isinstance(outcome, Refusal) or outcome.is_originals_fault):
+            continue
         if isinstance(outcome, Refusal):
             return outcome
         outcomes[name] = outcome
