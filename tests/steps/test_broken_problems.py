@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tilepipe import pipeline_source
+from tilepipe import pipeline_source, proving
+from tilepipe.builds import build_candidate
 from tilepipe.diagnostics import Diagnostic, Refusal
+from tilepipe.evidence.types import Correctness, Races
 from tilepipe.job import Job, open_job, open_jobs
 from tilepipe.options import Options
+from tilepipe.planning import Planned, preconditions_and_variant
 from tilepipe.report import RunReport, exit_code
 from tilepipe.rewrite import Rewrite
 from tilepipe.steps import bench, check, draft, emulate, rewrite, run, sass, verify
@@ -180,3 +183,29 @@ def test_source_with_crlf_keeps_it() -> None:
     assert made.text == plain.text.replace("\n", "\r\n")
     mixed = pipeline_source(KERNEL.replace("\n", "\r\n", 1), "axpy_tiles", candidate="ldg-2-ring")
     assert isinstance(mixed, Rewrite) and mixed.text == plain.text
+
+
+def test_on_a_gpu_a_fault_of_the_original_stops_at_the_first_candidate(
+    files: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = opened(files(PROBLEM))
+    assert isinstance(job, Job)
+    planned = preconditions_and_variant(job)
+    assert isinstance(planned, Planned)
+    built = [build_candidate(job, planned.model, c) for c in planned.viable()[:2]]
+    tried: list[object] = []
+
+    def verify_candidate(job: Job, device: object, one: object, sizes: object) -> tuple[Correctness, Races]:
+        tried.append(one)
+        return Correctness("failed", original_fault="at size small: it faults"), Races("unknown")
+
+    monkeypatch.setattr(proving, "restructure", lambda planned, candidates, progress: (built, planned.report))
+    monkeypatch.setattr(proving, "verify_candidate", verify_candidate)
+    report = proving.prove_on_gpu(planned, None, lambda _: None)  # type: ignore[arg-type]
+    assert tried == built[:1]
+    assert (report.outcome, [d.code for d in report.diagnostics if d.severity != "note"]) == (
+        "failed",
+        ["TP433"],
+    )
+    place = report.diagnostics[-1].place
+    assert place is not None and place.text[place.column - 1 :].startswith("axpy_tiles(")
