@@ -42,6 +42,7 @@ STARTS = {
     "5": lambda t: 5,
     "threadIdx.x": lambda t: t,
     "threadIdx.x * 4": lambda t: 4 * t,
+    "threadIdx.y * blockDim.x + threadIdx.x": lambda t: t,  # blocks are one row here
     "threadIdx.x / 8": lambda t: t // 8,
     "threadIdx.x % 32": lambda t: t % 32,
     "threadIdx.x - 8": lambda t: t - 8,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -11,6 +12,9 @@ from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import declarators
 from tilepipe.source import Span
 from tilepipe.source.parse import span
+
+
+_EXTENT = re.compile(r"(?:blockDim|gridDim|blockIdx)\.[xyz]")
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,8 @@ class Bounds:
                 return None, None
         if text in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
             return 0, self.threads - 1 if self.threads and text == "threadIdx.x" else None
+        if _EXTENT.fullmatch(text):
+            return (1, None) if "Dim" in text else (0, None)
         if node.type == "identifier":
             return self._named(node, text, depth)
         if node.type == "binary_expression":
