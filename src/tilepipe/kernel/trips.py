@@ -13,7 +13,6 @@ from tilepipe.kernel.symbols import declarators
 from tilepipe.source import Span
 from tilepipe.source.parse import span
 
-
 _EXTENT = re.compile(r"(?:blockDim|gridDim|blockIdx)\.[xyz]")
 
 
