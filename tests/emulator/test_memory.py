@@ -309,3 +309,26 @@ def test_other_kernels_variables_take_no_room() -> None:
     assert loaded.kernel.static_shared == 64
     assert loaded.kernel.host_memory == {}
     assert not launch(loaded, [np.zeros(1)] * 2, 16).findings
+
+
+@pytest.mark.parametrize(("first", "second"), [(128, 128), (256, 64), (32, 512)])
+def test_an_overrun_into_an_idle_variable_is_found(first: int, second: int) -> None:
+    """Behind each shared variable no other begins for as many bytes as it has, whatever runs over it."""
+    declared = f".shared .align 16 .b8 s[{first}], u[{second}];\n"
+    body = f"""
+mov.u32 %s, s; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s+{first}], %t; ld.shared.u32 %x, [%s+{first}];
+mov.u32 %s, u; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %x; ld.shared.u32 %y, [%s];
+"""
+    done = launch(program(kernel(declared + body)), [np.zeros(1)] * 2, first // 8)
+    assert {f.kind for f in done.findings} == {"shared out of bounds"}
+
+
+def test_gaps_take_no_room_and_keep_banks() -> None:
+    declared = ".shared .align 16 .b8 s[144], u[80];\n.extern .shared .align 16 .b8 d[];\n"
+    body = "mov.u32 %x, u; mov.u32 %y, s; mov.u32 %z, d; st.shared.u32 [%z], %x;"
+    loaded = program(kernel(body, "", declared))
+    places = {name: at for name, at, _ in loaded.kernel.shared_names}
+    assert loaded.kernel.static_shared == 144 + 80
+    assert (places["u"] - places["s"]) % 128 == 144 % 128
+    assert (loaded.kernel.dynamic_offset - places["s"]) % 128 == (144 + 80) % 128
+    assert not launch(loaded, [np.zeros(1)] * 2, 1, dynamic=16).findings

@@ -61,5 +61,5 @@ def test_the_wide_arm_is_taken_where_the_conditions_hold() -> None:
     built = build_candidate(opened, model, WIDE)
     assert not isinstance(built, Refusal)
     text = built.rewrite.text
-    assert text.count("tp_copy_wide<16>(") == 2
+    assert text.count("tp_copy_wide_or_zero<16>(") == 2
     assert text.count("smem_a[i] = (row < M && col < K) ? A[row * K + col] : 0;") == 1

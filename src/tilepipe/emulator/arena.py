@@ -19,15 +19,18 @@ _PAD = 64  # unchecked accesses of up to 16 bytes may start at the last byte
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything about a launch that is the same for all workers. Sizes in bytes."""
+    """Everything about a launch that is the same for all workers. Sizes in bytes: `shared_bytes` with the gaps
+    between variables, `total_bytes` without."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
+    total_bytes: int
     dynamic_bytes: int
     local_bytes: int
     parameters: bytes
     ranges: tuple[layout.Range, ...]
+    gaps: tuple[tuple[int, int], ...]
     checks: bool
     profile: bool
     early: bool
@@ -59,6 +62,7 @@ class Arena:
         ranges = (*launch.ranges, layout.Range(self.parameters, max(len(launch.parameters), 1)))
         block.ranges = self.table(ranges)
         block.range_count = len(ranges)
+        block.gaps, block.gap_count = self.table([layout.Gap(*g) for g in launch.gaps]), len(launch.gaps)
         self.counts = (layout.SiteCounts * len(translation.sites if launch.profile else ()))()
         self.log = layout.Log()
         if launch.profile:
@@ -68,7 +72,8 @@ class Arena:
         block.findings = ctypes.addressof(self.findings)
         block.step = step
         block.max_steps, block.local_bytes = launch.max_steps, launch.local_bytes
-        block.shared_bytes, block.dynamic_bytes = shared, launch.dynamic_bytes
+        block.shared_bytes, block.total_bytes = shared, launch.total_bytes
+        block.dynamic_bytes = launch.dynamic_bytes
         block.thread_count, block.checks, block.early = n, int(launch.checks), int(launch.early)
         block.block_dim[:], block.grid_dim[:] = launch.block, launch.grid
         self.threads = self.make_threads(n, translation.save_bytes, launch.local_bytes)

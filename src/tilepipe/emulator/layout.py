@@ -18,6 +18,12 @@ AT_BARRIER, AT_COLLECTIVE, AT_YIELD = 1, 2, 3
 EXITED, STEP_LIMIT, TRAPPED = 0, 0xFFFFFFFF, 0xFFFFFFFE
 
 
+class Gap(ctypes.Structure):
+    """Shared bytes that no variable owns."""
+
+    _fields_ = tuple((n, c_uint32) for n in ("offset", "bytes"))
+
+
 class Range(ctypes.Structure):
     """One allocation of global memory; `high` and `low` are the records of accesses by several blocks, one of
     each for every unit of 1 << `unit` bytes, null where it is not watched."""
@@ -114,16 +120,43 @@ class Block(ctypes.Structure):
         *((n, c_void_p) for n in ("write_sites", "read_sites", "order", "barrier_clock", "mbarriers")),
         *(
             (n, c_void_p)
-            for n in ("threads", "ranges", "findings", "splits", "collectives", "step", "profile", "log")
+            for n in (
+                "threads",
+                "ranges",
+                "gaps",
+                "findings",
+                "splits",
+                "collectives",
+                "step",
+                "profile",
+                "log",
+            )
         ),
         *((n, c_uint64) for n in ("max_steps", "number", "async_bytes", "barriers", "ticks", "local_bytes")),
         *(
             (n, c_uint32)
-            for n in ("shared_bytes", "dynamic_bytes", "thread_count", "range_count", "checks", "early")
+            for n in (
+                "shared_bytes",
+                "total_bytes",
+                "dynamic_bytes",
+                "thread_count",
+                "range_count",
+                "gap_count",
+            )
         ),
         *(
             (n, c_uint32)
-            for n in ("base", "interval", "partial", "finding_count", "fatal", "stop", "moved", "pad")
+            for n in (
+                "checks",
+                "early",
+                "base",
+                "interval",
+                "partial",
+                "finding_count",
+                "fatal",
+                "stop",
+                "moved",
+            )
         ),
         *((n, c_uint32 * 3) for n in ("block_dim", "grid_dim", "block_id")),
         ("live", c_uint32),
@@ -144,6 +177,7 @@ STRUCTURES: tuple[type[ctypes.Structure], ...] = (
     Mbarrier,
     SiteCounts,
     Log,
+    Gap,
 )
 
 

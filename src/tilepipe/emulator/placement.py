@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +27,15 @@ from tilepipe.emulator.ptx.model import (
 @dataclass(frozen=True)
 class Prepared:
     """A kernel without calls, and its variables' places. Sizes in bytes; `shared_names` has name, offset and
-    size of each static shared variable, `dynamic_name` names the dynamic one; `host_memory` has the global and
-    constant variables' memory by name."""
+    size of each static shared variable, `dynamic_name` names the dynamic one, which begins at `dynamic_offset`;
+    `shared_gaps` are offset and size of what no variable owns; `host_memory` has the global and constant
+    variables' memory by name."""
 
     function: Function
     addresses: Addresses
     static_shared: int
+    dynamic_offset: int
+    shared_gaps: tuple[tuple[int, int], ...]
     local_bytes: int
     parameter_bytes: int
     shared_names: tuple[tuple[str, int, int], ...]
@@ -48,6 +52,21 @@ def _place(variables: Sequence[Variable]) -> tuple[dict[str, int], int]:
         offsets[v.name] = end
         end += v.size
     return offsets, end
+
+
+def _spread(
+    variables: Sequence[Variable], packed: dict[str, int]
+) -> tuple[dict[str, int], list[tuple[int, int]]]:
+    """Moves shared variables apart, so that an overrun of one meets no other: behind each comes a gap as large as
+    it. Distances stay whole multiples of the 128 bytes of a row of banks, and of every alignment."""
+    unit = max([128, *(v.align for v in variables)])
+    offsets, gaps, shift = dict(packed), [], 0
+    for v, following in pairwise(variables):
+        end = offsets[v.name] + v.size
+        shift += -(-v.size // unit) * unit
+        offsets[following.name] += shift
+        gaps.append((end, offsets[following.name] - end))
+    return offsets, gaps
 
 
 def _named(function: Function) -> set[str]:
@@ -98,11 +117,17 @@ def prepare(module: Module, symbol: str) -> Prepared:
             raise Unsupported(f"variable {v.name} initialised with an address")
     static = [v for v in everywhere if v.space == "shared" and v.size]
     dynamic = [v for v in everywhere if v.space == "shared" and not v.size]
-    shared, end = _place(static)
+    packed, end = _place(static)
+    shared, gaps = _spread(static, packed)
+    last = max((shared[v.name] + v.size for v in static), default=0)
     if dynamic:
         align = max(16, *(v.align for v in dynamic))
         end = -(-end // align) * align
-        shared.update((v.name, end) for v in dynamic)
+        # As far from the end of the static variables as before, and a gap as large as the last of them further.
+        behind = end + -(-(last + static[-1].size - end) // 1024) * 1024 if static else end
+        gaps += [(last, behind - last)] if static else []
+        shared.update((v.name, behind) for v in dynamic)
+        last = behind
     local, local_bytes = _place([v for v in function.variables if v.space == "local"])
     parameters, parameter_bytes = _place(function.parameters)
     memory = _host_variables(of_module)
@@ -112,5 +137,14 @@ def prepare(module: Module, symbol: str) -> Prepared:
     local_bytes = -(-local_bytes // 16) * 16
     dynamic_name = dynamic[0].name if len(dynamic) == 1 else "dynamic shared memory"
     return Prepared(
-        function, addresses, end, local_bytes, max(parameter_bytes, 8), names, dynamic_name, memory
+        function,
+        addresses,
+        end,
+        last,
+        tuple(gaps),
+        local_bytes,
+        max(parameter_bytes, 8),
+        names,
+        dynamic_name,
+        memory,
     )

@@ -151,11 +151,13 @@ class Program:
         launch = Launch(
             grid,
             block,
+            self.kernel.dynamic_offset + dynamic_shared,
             self.kernel.static_shared + dynamic_shared,
             dynamic_shared,
             self.kernel.local_bytes,
             packed,
             tuple(watches.range_of(m.ctypes.data, m.nbytes) for _, m in memories if m.nbytes),
+            self.kernel.shared_gaps,
             mode != "unchecked",
             mode == "profiled",
             early,
@@ -217,7 +219,7 @@ class Program:
         for name, memory in self.kernel.host_memory.items():
             at = memory.ctypes.data
             arrays.append(ArrayPlace(plain_name(name), at, memory.nbytes, at, 1))
-        last = (self.kernel.dynamic_name, self.kernel.static_shared, dynamic)
+        last = (self.kernel.dynamic_name, self.kernel.dynamic_offset, dynamic)
         texts = tuple((m.ctypes.data, m.tobytes()) for m in self.kernel.host_memory.values())
         return AddressBook((*self.kernel.shared_names, last), tuple(arrays), shapes, texts)
 

@@ -30,7 +30,7 @@ _BLOCK_REGISTERS = {
     **{f"%nctaid.{d}": ("grid_dim", i) for i, d in enumerate("xyz")},
     **{f"%ctaid.{d}": ("block_id", i) for i, d in enumerate("xyz")},
     "%dynamic_smem_size": ("dynamic_bytes", 0),
-    "%total_smem_size": ("shared_bytes", 0),
+    "%total_smem_size": ("total_bytes", 0),
 }
 _CONSTANT_REGISTERS = {"WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0, "%is_explicit_cluster": 0}
 

@@ -193,6 +193,8 @@ static void reset_block(Block *b) {
   if (b->checks) {
     __builtin_memset(b->writes, 0, 4ull * b->shared_bytes);
     __builtin_memset(b->reads, 0, 4ull * b->shared_bytes);
+    for (uint32_t i = 0; i < b->gap_count; i++)
+      __builtin_memset(b->writes + b->gaps[i].offset, 0xff, 4ull * b->gaps[i].bytes);
   }
   b->fatal = 0;
   b->live = b->thread_count;
@@ -290,7 +292,7 @@ void tp_release(Block *b) {
 
 uint64_t tp_sizeof(uint32_t what) {
   const uint64_t sizes[] = {sizeof(Block), sizeof(Thread), sizeof(Collective), sizeof(Split), sizeof(Finding),
-                            sizeof(Range), sizeof(Mbarrier), sizeof(SiteCounts), sizeof(Log)};
+                            sizeof(Range), sizeof(Mbarrier), sizeof(SiteCounts), sizeof(Log),   sizeof(Gap)};
   return sizes[what];
 }
 

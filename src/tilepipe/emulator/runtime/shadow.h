@@ -22,6 +22,7 @@ enum {
   LAST_EPOCH = 0xfe,
 };
 #define PENDING (0xffu << EPOCH_SHIFT)
+#define UNOWNED 0xffffffffu  // a byte of a gap between variables
 
 INLINE uint32_t who_of(uint32_t record) { return record & WHO_MASK; }
 INLINE uint32_t clock_of(uint32_t record) { return record >> WHO_BITS & CLOCK_MASK; }
@@ -88,6 +89,10 @@ COLD void suspect_read(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
       report(t, UNINITIALISED, NOBODY, site, 0, i);
       return;
     }
+    if (w == UNOWNED) {
+      report(t, SHARED_BOUNDS, NOBODY, site, 0, i);
+      return;
+    }
     if (w >= PENDING) {
       report(t, IN_FLIGHT_READ, w & WHO_MASK, site, b->write_sites[i], i);
       return;
@@ -103,6 +108,10 @@ COLD void suspect_write(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
   Block *b = t->block;
   for (uint32_t i = a; i < a + n; i++) {
     uint32_t w = b->writes[i], r = b->reads[i];
+    if (w == UNOWNED) {
+      report(t, SHARED_BOUNDS, NOBODY, site, 0, i);
+      return;
+    }
     if (w >= PENDING) {
       report(t, IN_FLIGHT_WRITE, w & WHO_MASK, site, b->write_sites[i], i);
       return;

@@ -123,6 +123,11 @@ typedef struct Thread {
 
 typedef uint32_t (*Step)(Thread *, uint32_t);
 
+// Shared bytes that no variable owns.
+typedef struct {
+  uint32_t offset, bytes;
+} Gap;
+
 typedef struct Block {
   uint8_t *shared, *parameters, *hints;
   uint32_t *writes, *reads;
@@ -130,6 +135,7 @@ typedef struct Block {
   Mbarrier *mbarriers;
   Thread *threads;
   Range *ranges;
+  const Gap *gaps;
   Finding *findings;
   const Split *splits;
   const Collective *collectives;
@@ -137,8 +143,8 @@ typedef struct Block {
   SiteCounts *profile;  // 0: nothing is counted
   Log *log;
   uint64_t max_steps, number, async_bytes, barriers, ticks, local_bytes;
-  uint32_t shared_bytes, dynamic_bytes, thread_count, range_count, checks, early;
-  uint32_t base, interval, partial, finding_count, fatal, stop, moved, pad;
+  uint32_t shared_bytes, total_bytes, dynamic_bytes, thread_count, range_count, gap_count;
+  uint32_t checks, early, base, interval, partial, finding_count, fatal, stop, moved;
   uint32_t block_dim[3], grid_dim[3], block_id[3], live;
   uint32_t arrived[BARRIERS], arrived_count[BARRIERS];
   uint8_t sink[64];
