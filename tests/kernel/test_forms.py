@@ -86,7 +86,7 @@ def test_a_tile_filled_by_a_function_of_a_header_is_refused_by_its_name() -> Non
     found = kernel(header=helper, LOAD=call)
     assert (
         isinstance(found, Refusal)
-        and "`fill`, which stands in an included header" in found.diagnostics[0].message
+        and "`fill`, which stands in an included header or" in found.diagnostics[0].message
     )
     assert isinstance(kernel(helper, LOAD=call), Study)
 
@@ -111,3 +111,37 @@ def test_questions_have_the_same_order_in_every_run() -> None:
         assert isinstance(found, Study)
         orders.add(tuple(ask.key for ask in found.asks))
     assert len(orders) == 1
+
+
+SAME = (
+    "__device__ inline void fill(float t[4][32], const float* p, int x, int y) { t[y][x] = p[y * 32 + x]; }\n"
+)
+OTHER = "__device__ inline void fill(float t[4][32], const float* p, int x, int y) { t[y][x] = p[127 - y * 32 - x]; }\n"
+
+
+@pytest.mark.parametrize(
+    ("top", "header"),
+    [
+        (f"namespace one {{ {SAME} }}\nnamespace two {{ {OTHER} }}\nusing namespace two;\n", None),
+        (SAME.replace("const float* p", "const int* p") + OTHER, None),
+        (OTHER, SAME.replace("const float* p", "const int* p")),
+    ],
+)
+def test_a_helper_that_is_one_of_several_of_its_name_is_not_put_in_place_of_its_call(
+    top: str, header: str | None
+) -> None:
+    call = "fill(s, a + k * 128, x, y);"
+    found = kernel(top, header, LOAD=call)
+    assert isinstance(found, Refusal) and found.diagnostics[0].code == "TP021"
+    assert isinstance(kernel(OTHER, LOAD=call), Study)
+
+
+def test_kernels_of_one_name_are_told_apart() -> None:
+    plain = KERNEL
+    for name, part in PLAIN.items():
+        plain = plain.replace(name, part)
+    racy = plain.replace("const float* __restrict__ a", "const int* __restrict__ a").replace(
+        "sum += s[y][31 - x];\n        __syncthreads();", "sum += s[y][31 - x];"
+    )
+    file = CudaFile(SourceFile("f.cu", racy + plain))
+    assert [code(study(file, k)) for k in file.kernels] == ["TP010", ""]

@@ -63,7 +63,7 @@ class Calls(Places):
         return None
 
     def _foreign(self, node: Node) -> Function | None:
-        """A function of an included header: walked for its effects, which stand at the call."""
+        """A function whose text cannot stand in for the call: walked for its effects, which stand at the call."""
         name = callee(node)
         function = self.functions.get(name)
         known_here = function is not None and function.foreign and self.lookup(name) is None
@@ -112,8 +112,11 @@ class Calls(Places):
                 return self._body(function.body)
         foreign = self._foreign(node)
         if foreign is not None:
-            with self.entered(foreign, node), self.scope():
-                return self._body(foreign.body)
+            result = NOTHING
+            for function in (foreign, *foreign.overloads):
+                with self.entered(replace(function, foreign=True), node), self.scope():
+                    result |= self._body(function.body)
+            return result
         if name in known.BARRIERS or name == "sync":
             self.out.flags |= {"barrier", *self._wider_group(node)}
             return self._walk(arguments)

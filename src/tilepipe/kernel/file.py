@@ -58,7 +58,7 @@ class CudaFile:
         for tree in (*self._headers, self.tree):
             self.macros |= file_macros(tree.root)
         self.functions: dict[str, Function] = {}
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[int, Node] = {}  # by where the kernel's text begins: names may be overloaded
         self.kernels: list[KernelText] = []
         for definition, outer in _definitions(self.tree.root):
             self._add(definition, outer)
@@ -66,7 +66,7 @@ class CudaFile:
             for definition, outer in _definitions(tree.root):
                 function = _function(definition, outer)
                 if function is not None:
-                    self.functions.setdefault(function.name, replace(function, foreign=True))
+                    self._define(replace(function, foreign=True))
 
     def with_text(self, text: str) -> CudaFile:
         """The file with another text, and the headers that it has."""
@@ -83,13 +83,20 @@ class CudaFile:
             self.kernels.append(
                 KernelText(function.name, span(outer), span(function.body), names, function.template)
             )
-            self._nodes[function.name] = node
+            self._nodes[outer.start_byte] = node
         else:
-            self.functions.setdefault(function.name, function)
+            self._define(function)
+
+    def _define(self, function: Function) -> None:
+        """Add a helper. One of several of a name, be it overloads or namespaces, is known for its effects alone."""
+        first = self.functions.get(function.name)
+        if first is not None:
+            function = replace(first, foreign=True, overloads=(*first.overloads, function))
+        self.functions[function.name] = function
 
     def analyse(self, kernel: KernelText) -> Analysed:
         """The statements of one kernel with their effects; pointers are followed to a fixed point first."""
-        node = self._nodes[kernel.name]
+        node = self._nodes[kernel.span.start]
         analyzer = Analyzer(self.source, self.macros, self.functions)
         for name in _file_arrays(self.tree.root, self.source):
             analyzer.scopes[0][name.name] = name

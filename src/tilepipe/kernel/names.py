@@ -36,7 +36,8 @@ class Function:
     parameters: tuple[Node, ...]
     body: Node
     template: tuple[str, ...] = ()
-    foreign: bool = False  # it stands in an included header
+    foreign: bool = False  # it stands in an included header, or is one of several of its name
+    overloads: tuple[Function, ...] = ()  # the others of its name
     captures_copies: bool = False  # a lambda that keeps values of the place where it is written
 
 

@@ -59,11 +59,11 @@ def parts_can_be_split(q: Question) -> Refusal | None:
         if foreign:
             return refusal(
                 "TP021",
-                f"`{store.buffer.name}` is filled by `{foreign}`, which stands in an included header: only the "
-                "file's own text is changed",
+                f"`{store.buffer.name}` is filled by `{foreign}`, which stands in an included header or shares its "
+                "name with another function: its text cannot take the place of the call",
                 q.source.place(store.item.statement.span),
                 "fills the tile",
-                "move the function into the file",
+                "move the function into the file, under a name of its own",
             )
         hidden = store.item.changed & q.split.copied
         if hidden:
@@ -93,7 +93,7 @@ def parts_can_be_split(q: Question) -> Refusal | None:
 
 
 def _header_function(q: Question, store: StoreUse) -> str:
-    """The function of an included header that makes a store, "" where the file itself or a macro makes it."""
+    """The function known by its effects alone that makes a store, "" where the file's own text or a macro does."""
     if store.store is None or not store.store.in_macro:
         return ""
     called = _WORD.search(q.source.slice(store.store.span))
