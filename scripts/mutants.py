@@ -1,6 +1,6 @@
 """Breaks every emitted kernel in every way that `tests/mutants` knows, and writes down what caught each bug.
 
-    python scripts/mutants.py [--kernel NAME ...] [--candidate ID ...] [--write docs/mutants.md]
+    python scripts/mutants.py [--kernel NAME ...] [--candidate ID ...] [--jobs N] [--write docs/mutants.md]
 
 Each mutant is compiled and run in the emulator at several numbers of tiles, with asynchronous copies landing as
 late and as early as the memory model allows, and compared bit for bit with the original. The exit code is 1
@@ -13,7 +13,9 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -49,16 +51,6 @@ class Result:
         return self.caught is None and self.proof is None
 
 
-def subjects(kernels: list[str], candidates: list[str]) -> Iterator[Subject]:
-    """Every kernel in every form that is emitted for it, or those named."""
-    for kernel in jobs():
-        for candidate in CANDIDATES:
-            if (not kernels or kernel in kernels) and (not candidates or candidate in candidates):
-                found = subject(kernel, candidate)
-                if found is not None:
-                    yield found
-
-
 def results(s: Subject) -> Iterator[Result]:
     """The fate of every mutant of one subject; mutants that do not compile are left out.
 
@@ -72,6 +64,17 @@ def results(s: Subject) -> Iterator[Result]:
         if verdict.valid:
             proof = equivalence(s, m) if verdict.caught is None else None
             yield Result(s.kernel, s.candidate, m.operator, m.region, m.line, m.was, verdict.caught, proof)
+
+
+def examine(kernel: str, candidate: str) -> list[Result] | str | None:
+    """All fates for one kernel in one form; why nothing is known about it; None where that form is not emitted."""
+    found = subject(kernel, candidate)
+    if found is None:
+        return None
+    try:
+        return list(results(found))
+    except ValueError as problem:
+        return str(problem)
 
 
 # -- the page ----------------------------------------------------------------------------------------------------
@@ -164,25 +167,35 @@ def main() -> int:
     )
     parser.add_argument("--kernel", action="append", default=[], metavar="NAME")
     parser.add_argument("--candidate", action="append", default=[], metavar="ID")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="kernels tried at a time")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there")
     given = parser.parse_args()
     done: list[Result] = []
     unclean, clean = 0, 0
-    for s in subjects(given.kernel, given.candidate):
-        try:
-            of = list(results(s))
-        except ValueError as problem:
-            print(problem, flush=True)
-            unclean += 1
-            continue
-        clean += 1
-        done += of
-        missed = [r for r in of if r.missed]
-        print(f"{s.kernel} {s.candidate}: {len(of)} mutants, {len(missed)} missed", flush=True)
-        for r in missed:
-            print(f"  missed: {r.operator} in the {r.region}, line {r.line}: {r.was}", flush=True)
-    if given.write is not None:
-        given.write.write_text(page(done, clean), encoding="utf-8")
+    wanted = [
+        (kernel, candidate)
+        for kernel in jobs()
+        for candidate in CANDIDATES
+        if (not given.kernel or kernel in given.kernel)
+        and (not given.candidate or candidate in given.candidate)
+    ]
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(examine, *names): names for names in wanted}
+        for finished in as_completed(running):
+            of = finished.result()
+            if isinstance(of, str):
+                print(of, flush=True)
+                unclean += 1
+            if not isinstance(of, list):
+                continue
+            clean += 1
+            done += of
+            missed = [r for r in of if r.missed]
+            print(f"{' '.join(running[finished])}: {len(of)} mutants, {len(missed)} missed", flush=True)
+            for r in missed:
+                print(f"  missed: {r.operator} in the {r.region}, line {r.line}: {r.was}", flush=True)
+            if given.write is not None:  # after each kernel, since all of them take hours on one core
+                given.write.write_text(page(done, clean), encoding="utf-8")
     lost = sum(r.missed for r in done)
     print(f"{len(done)} mutants of {clean} kernels: {lost} missed, {unclean} kernels not clean as emitted")
     return 1 if lost or unclean or not done else 0

@@ -41,7 +41,9 @@ class Zeros:
             return value is not None and self.is_zero(value, depth)
         if node.type == "call_expression":
             name, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-            arguments = [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
+            arguments = (
+                [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
+            )
             called = self.text(span(name)) if name is not None else ""
             return (
                 (bool(_ZERO_CALLS.match(called)) or self._is_type(called))
