@@ -180,10 +180,17 @@ def ranked_builds(planned: Planned, progress: Progress) -> tuple[list[Built], Ru
 
 
 def nothing_built(planned: Planned, report: RunReport) -> Refusal:
-    """TP151 or TP152: no candidate may be built, or none could."""
+    """TP150, TP151 or TP152: no candidate can be emitted, none may be built, or none compiled."""
     if not planned.plan.order:
         return nothing_viable(planned)
-    reasons = [c.candidate.reason or "" for c in report.candidates if c.candidate.id in planned.plan.order]
+    tried = [c.candidate for c in report.candidates if c.candidate.id in planned.plan.order]
+    reasons = [c.reason or "" for c in tried]
+    if all(c.status == "rejected" for c in tried):
+        why = "; ".join(
+            dict.fromkeys(reason.partition("cannot be emitted: ")[2] or reason for reason in reasons)
+        )
+        place = planned.model.file.source.place(planned.model.tile.loop.span)
+        return refusal("TP150", f"no candidate can be emitted: {why}", place)
     return error("TP152", "no candidate could be built: " + "; ".join(reasons[:3]))
 
 

@@ -78,7 +78,8 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
     arguments = (
         "run igemm.cu -k igemm -p other.toml --device cpu --arch sm_86 --toolchain nvcc -Iinc -I inc2 -DX=1 "
         "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --plan plan.json --size small --seed 7 "
-        "--no-reference --allow-launch-change -- -use_fast_math --json -o"
+        "--no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
+        "-- -use_fast_math --json -o"
     )
     assert main(arguments.split()) == 0
     options = steps.options
@@ -97,6 +98,7 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
     )
     assert (options.plan, options.sizes, options.seed) == ("plan.json", ("small",), 7)
     assert (options.use_reference, options.allow_launch_change) == (False, True)
+    assert options.no_alias == {"A", "B", "C"}
     assert options.compile.include_dirs == ("inc", "inc2")
     assert options.compile.defines == ("X=1", "Y")
     assert options.compile.std == "c++20"

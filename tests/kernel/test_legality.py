@@ -139,7 +139,6 @@ PAIRS = {
             (SUM, "sum += s[i] * row;"),
         ),
         (
-            ("    int row = 0;", "    int row = 0, *p = &row;"),
             (LOAD, LOAD.replace("k * 128", "row * 128") + "\n        row += 1;"),
             (SUM, "sum += s[i] * row;"),
         ),

@@ -63,3 +63,28 @@ def test_the_wide_arm_is_taken_where_the_conditions_hold() -> None:
     text = built.rewrite.text
     assert text.count("tp_copy_wide_or_zero<16>(") == 2
     assert text.count("smem_a[i] = (row < M && col < K) ? A[row * K + col] : 0;") == 1
+
+
+def test_a_copy_that_converts_is_not_widened(tmp_path: Path) -> None:
+    """Wide copies move bytes: an int that becomes a float on its way must not be one."""
+    text = """
+__global__ void kk(const int* __restrict__ b, float* __restrict__ c, int n)
+{
+    __shared__ __align__(16) float s[512];
+    const int t = threadIdx.x;
+    float acc = 0;
+    for (int k = 0; k < n; k += 512) {
+        for (int i = t; i < 512; i += 64) s[i] = b[k + i];
+        __syncthreads();
+        for (int j = 0; j < 512; ++j) acc += s[j] * ((j ^ t) & 15);
+        __syncthreads();
+    }
+    c[t] = acc;
+}
+"""
+    for given, widths in (("const int*", []), ("const float*", [16])):
+        path = tmp_path / "kk.cu"
+        path.write_text(text.replace("const int*", given), encoding="utf-8")
+        opened = steps.open_job(str(path), Options(device="cpu"))
+        assert not isinstance(opened, Refusal)
+        assert [w.bytes for w in opened.wide] == widths

@@ -237,7 +237,7 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         plan=path("plan"),
         sizes=tuple(given.get("size") or ()),
         seed=given.get("seed", 0),
-        use_reference=not given.get("no_reference", False),
+        use_reference=not given.get("no_reference", True),  # what runs nothing does not ask
         allow_launch_change=given.get("allow_launch_change", False),
         no_alias=_no_alias(given.get("assume") or ()),
     )

@@ -48,6 +48,7 @@ def _common(options: Options, report: RunReport) -> list[str]:
     words += [word for folder in compile.include_dirs for word in ("-I", folder)]
     words += [word for macro in compile.defines for word in ("-D", macro)]
     words += ["-std", compile.std] if compile.std != "c++17" else []
+    words += ["--assume", f"no-alias={','.join(sorted(options.no_alias))}"] if options.no_alias else []
     return words
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tilepipe.report import RunReport
 
 STDOUT = "-"
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _ERROR = 2  # usage or compile error
 _SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".toml")
 
@@ -60,6 +62,12 @@ class Targets:
                 f"-o would overwrite the input `{self.file}`",
                 help="use --in-place: it keeps a backup",
             )
+        if self.output is not None and (
+            self.output.endswith(".toml") or _is_included(self.output, self.file)
+        ):
+            return error(
+                "TP140", f"-o would overwrite `{self.output}`, which is read", help="name another file"
+            )
         for name, target in (("--json", self.json), ("--html", self.html), ("--trace", self.trace)):
             if target is not None and target.endswith(_SOURCE_SUFFIXES):
                 return error(
@@ -80,6 +88,15 @@ class Targets:
         files = [self.output, self.json, self.html, self.trace, self.file if self.in_place else None]
         found = (unwritable(name) for name in files if name not in (None, STDOUT) and name is not None)
         return next((refusal for refusal in found if refusal is not None), None)
+
+
+def _is_included(name: str, file: str) -> bool:
+    """Whether a file is one of those that FILE includes by a relative path."""
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(_same_file(name, str(Path(file).parent / i)) for i in _INCLUDE.findall(text))
 
 
 def deliver_source(report: RunReport, code: int, targets: Targets) -> tuple[RunReport, Refusal | None]:

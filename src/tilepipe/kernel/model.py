@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import legality, surroundings
+from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
@@ -138,7 +139,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     parts = split(tile, surroundings.after_effects(tile))
     divergent = legality.divergence(analysed.body)
     question = Question(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
-    refused = legality.check(question)
+    refused = legality.check(question) or hidden_addresses(file, analysed, tile, parts)
     if refused is not None:
         return refused
     layout = missing_layout(file.source, tile)

@@ -129,6 +129,10 @@ class _Prover:
 
     def prove(self, copy: Copy) -> Wide | Narrow:
         size = self.model.answers.get(f"size:{copy.use.item.statement.span.start}")
+        at = copy.use.item.statement.span.start
+        target, source = (self.model.answers.get(f"{kind}:{at}") for kind in ("type", "source"))
+        if target is None or target != source:
+            return Narrow(copy, f"the copy converts {source} to {target}")
         if not isinstance(size, int) or size >= WIDEST:
             return Narrow(copy, "the author's copies are as wide as they can be")
         reason = ""
