@@ -62,7 +62,7 @@ class _Finder:
             before = node.end_byte <= self.loop.start
             if node.type == "pointer_expression" and self.text(node).startswith("&"):
                 name = self.text(node)[1:].strip()
-                if name in self.watched:
+                if name in self.watched and not self._to_helper(node):
                     yield (
                         node,
                         f"the address of `{name}` is taken",
@@ -80,6 +80,12 @@ class _Finder:
 
     def text(self, node: Node | None) -> str:
         return self.file.source.slice(span(node)) if node is not None else ""
+
+    def _to_helper(self, node: Node) -> bool:
+        """Whether a node is an argument of one of the file's functions, which are walked with their arguments."""
+        listed = node.parent
+        call = listed.parent if listed is not None and listed.type == "argument_list" else None
+        return call is not None and self.text(call.child_by_field_name("function")) in self.file.functions
 
     def _words(self, node: Node) -> set[str]:
         return {self.text(n) for n in _walk(node) if n.type == "identifier"}

@@ -285,9 +285,11 @@ def _needs_barrier(model: KernelModel) -> bool:
     after = surroundings.after_effects(model.tile)
     if surroundings.is_repeated(model.tile) or after.shared_reads() or after.shared_writes():
         return True
-    during = model.tile.loop.effects()
-    return _may_meet(during.global_writes(), (*after.global_reads(), *after.global_writes())) or _may_meet(
-        during.global_reads(), after.global_writes()
+    writes = model.tile.loop.effects().global_writes()
+    # What the loader read is complete at the last tile's own barrier.
+    reads = [a for i in model.tile.flow.items if i not in model.split.loader for a in i.own.global_reads()]
+    return _may_meet(writes, (*after.global_reads(), *after.global_writes())) or _may_meet(
+        reads, after.global_writes()
     )
 
 

@@ -134,7 +134,6 @@ __global__ void hgemm_widen(const __half* A, const __half* B, float* C, int M, i
     // epilogue: the last tile
     if (k0 < K)
         tp_compute(tp_stage);
-    __syncthreads();
 
     for (int i = 0; i < 4; ++i)
         for (int j = 0; j < 4; ++j) {
