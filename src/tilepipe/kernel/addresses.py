@@ -71,7 +71,7 @@ class _Finder:
             elif node.type == "type_identifier" and self.text(node) in bound:
                 what = f"`{self.text(node)}` holds a reference"
                 yield node, what, "use the variable by its name"
-            elif node.type in ("array_declarator", "pointer_declarator") and _of_pointers(node):
+            elif node.type == "pointer_declarator" and _of_pointers(node):
                 yield node, f"`{self.text(node)}` holds pointers", "use one plain pointer for each array"
             elif before and node.type in ("cast_expression", "call_expression") and self._to_integer(node):
                 yield node, "a tile's address becomes an integer", "compute the address inside the loop"
@@ -145,18 +145,11 @@ def _is_element(name: Node) -> bool:
 
 def _of_pointers(node: Node) -> bool:
     """Whether a declarator is an array of pointers or a pointer to a pointer, of a local variable."""
-    inner = node.child_by_field_name("declarator")
-    outer = node.parent
-    if inner is None or outer is None:
-        return False
-    local = node
-    while local.parent is not None and local.parent.type.endswith("_declarator"):
-        local = local.parent
-    if local.parent is None or local.parent.type not in ("declaration", "init_declarator"):
-        return False
-    return (node.type, inner.type) in (
-        ("pointer_declarator", "array_declarator"), ("pointer_declarator", "pointer_declarator")
-    )  # fmt: skip
+    inner, outer = node.child_by_field_name("declarator"), node.parent
+    while outer is not None and outer.type.endswith("_declarator"):
+        outer = outer.parent
+    local = outer is not None and outer.type == "declaration"
+    return local and inner is not None and inner.type in ("array_declarator", "pointer_declarator")
 
 
 def _only_sums(node: Node) -> bool:

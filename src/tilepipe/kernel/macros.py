@@ -13,6 +13,8 @@ from tilepipe.source.parse import parse_tree
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LINE_JOIN = re.compile(r"\\\r?\n")
+_VALUE = re.compile(r"[\w\s.+\-*/%<>]*")
+_ACTS = re.compile(r"\+\+|--|restrict|volatile")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -27,7 +29,24 @@ class Macro:
 
 def file_macros(root: Node) -> dict[str, Macro]:
     """Every macro that the file defines, by name; a later definition wins."""
-    found: dict[str, Macro] = {}
+    return {macro.name: macro for macro in _definitions(root)}
+
+
+def ambiguous(root: Node) -> frozenset[str]:
+    """Macros defined in several ways of which one is more than a value or a type: which of them holds at a place
+    (`#undef`, `#ifdef`) is not followed. Values and types are asked of the compiler where they matter."""
+    ways: dict[str, set[Macro]] = {}
+    for macro in _definitions(root):
+        ways.setdefault(macro.name, set()).add(macro)
+    return frozenset(n for n, of in ways.items() if len(of) > 1 and not all(_is_value(m) for m in of))
+
+
+def _is_value(macro: Macro) -> bool:
+    return _VALUE.fullmatch(macro.body) is not None and not _ACTS.search(macro.body)
+
+
+def _definitions(root: Node) -> list[Macro]:
+    found: list[Macro] = []
     stack = [root]
     while stack:
         node = stack.pop()
@@ -40,7 +59,7 @@ def file_macros(root: Node) -> dict[str, Macro]:
                 if parameters is not None:
                     names = tuple(c.text.decode() for c in parameters.named_children if c.text)
                 macro = Macro(name.text.decode(), names, _COMMENT.sub(" ", _LINE_JOIN.sub(" ", body)).strip())
-                found[macro.name] = macro
+                found.append(macro)
         elif node.type.startswith("preproc_") or node.type in ("translation_unit", "declaration_list"):
             stack.extend(reversed(node.children))
     return found

@@ -20,6 +20,7 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
+from tilepipe.kernel.macros import ambiguous
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
 from tilepipe.kernel.statements import Statement
@@ -119,7 +120,7 @@ class KernelModel:
 
 
 def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozenset()) -> Study | Refusal:
-    """Find the tile loop of a kernel and ask every legality rule. Codes TP001–TP022.
+    """Find the tile loop of a kernel and ask every legality rule. Codes TP001–TP023.
 
     The answer's file is another than `file` where the loop had to be laid out first.
     """
@@ -136,6 +137,9 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     tile = _the_loop(file, analysed)
     if isinstance(tile, Refusal):
         return tile
+    unclear = _unclear_macro(file, kernel)
+    if unclear is not None:
+        return unclear
     parts = split(tile, surroundings.after_effects(tile))
     divergent = legality.divergence(analysed.body)
     question = Question(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
@@ -155,6 +159,28 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     }
     text, asks = questions(file, analysed, tile, parts, copies, loops)
     return Study(file, analysed, tile, parts, copies, loops, text, asks)
+
+
+def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
+    """TP020: a macro that kernel, functions or other macros use has one meaning in the file."""
+    unclear = ambiguous(file.tree.root)
+    if not unclear:
+        return None
+    texts = [
+        file.source.slice(kernel.span),
+        *((f.node.text or b"").decode() for f in file.functions.values()),
+    ]
+    texts += [m.body for m in file.macros.values()]
+    used = sorted(unclear & {w for text in texts for w in re.findall(r"[A-Za-z_]\w*", text)})
+    if not used:
+        return None
+    return refusal(
+        "TP020",
+        f"the macro `{used[0]}` is defined in several ways, and which of them holds in this kernel is not followed",
+        file.source.place(kernel.span),
+        "used by this kernel, or by what it may call",
+        "give the definitions different names",
+    )
 
 
 def _call_around(item: Item) -> Statement | None:
