@@ -359,3 +359,16 @@ def test_explain(capsys: Capture) -> None:
     assert capsys.readouterr().out.startswith("# TP142: ")
     assert main(["explain"]) == 0
     assert "TP142  an output cannot be written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("read", ["igemm.toml", "tiles.cuh"])
+def test_an_output_does_not_destroy_what_is_read(
+    read: str, steps: FakeSteps, kernel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TP140 for a problem file and for a header that FILE includes."""
+    kernel.write_text('#include "tiles.cuh"\n' + ORIGINAL, encoding="utf-8")
+    target = kernel.parent / read
+    target.write_text("kept", encoding="utf-8")
+    assert main(["rewrite", "igemm.cu", "-o", read]) == 2
+    assert "TP140" in capsys.readouterr().err
+    assert (target.read_text(encoding="utf-8"), steps.calls) == ("kept", [])
