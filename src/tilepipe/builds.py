@@ -170,4 +170,5 @@ def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
         fallback=candidate.copy_bytes > 0,
         registers=candidate.variant != "cp_async",
         stages=candidate.stages if candidate.variant == "cp_async" else None,
+        fragments=candidate.fragments,
     )

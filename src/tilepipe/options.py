@@ -13,9 +13,9 @@ class Options:
     """`None` and empty mean: decide for me.
 
     `problem`: path of the problem file (default: FILE.toml beside FILE.cu); `changed_problem` that of the
-    changed kernel of `verify`, where its launch differs. `candidate` names one candidate; `variant`, `stages`
-    and `form` narrow the choice instead. `plan`: path of a plan to replay. `sizes`: size sets of the problem
-    to run, all of them when empty.
+    changed kernel of `verify`, where its launch differs. `candidate` names one candidate; `variant`, `stages`,
+    `form` and `fragments` narrow the choice instead. `plan`: path of a plan to replay. `sizes`: size sets of the
+    problem to run, all of them when empty.
     """
 
     kernel: str | None = None
@@ -29,6 +29,7 @@ class Options:
     variant: str | None = None
     stages: int | None = None
     form: str | None = None
+    fragments: Literal["auto", "on", "off"] = "auto"
     plan: str | None = None
     sizes: tuple[str, ...] = ()
     seed: int = 0

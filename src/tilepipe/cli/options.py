@@ -175,6 +175,18 @@ CHOICE = {
         Annotated[str | None, _option(_CHOICE, "--form", metavar=FORMS, help="Only this form of the loop.")],
         None,
     ),
+    "fragments": (
+        Annotated[
+            str,
+            _option(
+                _CHOICE,
+                "--fragments",
+                metavar="auto|on|off",
+                help="Load the next group's fragments while one is multiplied: where measured faster, only so, never.",
+            ),
+        ],
+        "auto",
+    ),
     "plan": (
         Annotated[Path | None, _option(_CHOICE, "--plan", help="Replay the plan of an earlier --json.")],
         None,
@@ -207,7 +219,7 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
     Raises typer.BadParameter (exit 2, with the usage) for words that are none of the choices.
     """
     from tilepipe.options import Options
-    from tilepipe.plan.types import Form, Variant
+    from tilepipe.plan.types import Form, Fragments, Variant
     from tilepipe.toolchain.types import CompileOptions
 
     def path(name: str) -> str | None:
@@ -234,6 +246,10 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         variant=_one_of("--variant", given.get("variant"), *get_args(Variant)),
         stages=given.get("stages"),
         form=_one_of("--form", given.get("form"), *get_args(Form)),
+        fragments=cast(
+            Literal["auto", "on", "off"],
+            _one_of("--fragments", given.get("fragments", "auto"), *get_args(Fragments)),
+        ),
         plan=path("plan"),
         sizes=tuple(given.get("size") or ()),
         seed=given.get("seed", 0),

@@ -17,6 +17,7 @@ from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.fragments import FragmentLoop, fragment_loop, with_groups
 from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
@@ -47,6 +48,7 @@ class Study:
     split: Split
     copies: tuple[Copy | NotACopy, ...]
     loops: Mapping[int, CountedLoop]  # by id of the loop statement
+    fragments: FragmentLoop | str
     text: str
     asks: tuple[Ask, ...]
 
@@ -107,7 +109,19 @@ class KernelModel:
     trips: Mapping[int, Trips]
     static_shared: int | None
     max_threads: int | None
+    fragments: (
+        FragmentLoop | str
+    )  # the loop over a tile's groups, or why their fragments cannot be loaded ahead
     answers: Answers = field(default_factory=dict)
+
+    @property
+    def fragment_bytes(self) -> int | None:
+        """Bytes of one slot of fragments per thread, None where not known."""
+        if isinstance(self.fragments, str):
+            return None
+        sizes = [self.answers.get(f"fragment:{s.key[0]}") for s in self.fragments.names]
+        known = [s for s in sizes if isinstance(s, int)]
+        return sum(known) if len(known) == len(sizes) else None
 
     @property
     def line(self) -> int:
@@ -157,8 +171,10 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         for i in parts.loader
         if i.statement.is_loop and (loop := counted(file, i.statement, threads, _call_around(i))) is not None
     }
-    text, asks = questions(file, analysed, tile, parts, copies, loops)
-    return Study(file, analysed, tile, parts, copies, loops, text, asks)
+    fragments = fragment_loop(file, analysed, tile, parts)
+    known = None if isinstance(fragments, str) else fragments
+    text, asks = questions(file, analysed, tile, parts, copies, loops, known)
+    return Study(file, analysed, tile, parts, copies, loops, fragments, text, asks)
 
 
 def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
@@ -272,9 +288,13 @@ def build(found: Study, answers: Answers) -> KernelModel:
         for load in item.own.loads
     )
     static = sum(b.bytes or 0 for b in {b.array: b for b in buffers}.values())
+    fragments = found.fragments
+    if not isinstance(fragments, str):
+        bound, step = (_integer(answers.get(f"groups:{part}")) for part in ("bound", "step"))
+        fragments = with_groups(fragments, bound, step)
     return KernelModel(
         found.file, found.analysed.kernel, found.analysed, found.tile, found.split, found.copies, buffers, loads,
-        counts, static, threads, dict(answers),
+        counts, static, threads, fragments, dict(answers),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tilepipe.kernel.copies import Copy, NotACopy
 from tilepipe.kernel.file import Analysed, CudaFile
+from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_text
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.statements import Statement
@@ -34,6 +35,7 @@ def questions(
     parts: Split,
     copies: tuple[Copy | NotACopy, ...],
     loops: Mapping[int, CountedLoop],
+    fragments: FragmentLoop | None,
 ) -> tuple[str, tuple[Ask, ...]]:
     """What the compiler must be asked about a loop, and the text to ask it in (with braces around unbraced bodies)."""
     wanted: dict[str, tuple[Literal["value", "type"], str, int]] = {}
@@ -58,6 +60,12 @@ def questions(
             wanted[f"bound:{at}"] = ("value", loop.bound_question, at)
             wanted[f"step:{at}"] = ("value", loop.step_question, at)
             wanted[f"start:{at}"] = ("value", loop.start, at)
+    if fragments is not None:
+        at = fragments.loop.span.start
+        wanted["groups:bound"] = ("value", fragments.counted.bound_question, at)
+        wanted["groups:step"] = ("value", fragments.counted.step_question, at)
+        for name in fragments.names:
+            wanted[f"fragment:{name.key[0]}"] = ("value", f"sizeof({name.name})", fragments.ask_at)
     for array in {array_of(analysed, piece): None for piece in staged_arrays(tile)}:
         if not array.extern:
             at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start

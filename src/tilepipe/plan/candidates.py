@@ -10,12 +10,13 @@ from tilepipe.kernel.model import Buffer, KernelModel
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
-from tilepipe.plan.types import BudgetRow, Candidate, Form, Plan, Variant
+from tilepipe.plan.types import BudgetRow, Candidate, Form, Fragments, Plan, Variant
 
 MAX_STAGES = 8
 STATIC_LIMIT = 48 * 1024  # bytes of static shared memory that the assembler accepts
 # Deeper rings than four paid on small grids only (docs/measurements.md), so six stands for them.
 _TRIED = (2, 3, 4, 6)
+_TRIED_WITH_FRAGMENTS = (2, 3, 4)
 # Copies narrower than 16 bytes cost an instruction each and pass through L1: rings of 4-byte copies ran at
 # 0.82 to 0.97 of the original where register staging gained (docs/measurements.md).
 _NARROW = 0.85
@@ -49,11 +50,14 @@ class Wishes:
     stages: int | None = None
     form: str | None = None
     allow_launch_change: bool = False
+    fragments: Fragments = "auto"
 
     def admit(self, candidate: Candidate) -> bool:
         """Whether the candidate is among those asked for."""
         if self.candidate is not None:
             return candidate.id == base_id(self.candidate)[0]
+        if self.fragments != "auto" and candidate.fragments != (self.fragments == "on"):
+            return False
         wanted = (self.variant, self.stages, self.form)
         have = (candidate.variant, candidate.stages, candidate.form)
         return all(w is None or w == h for w, h in zip(wanted, have, strict=True))
@@ -64,11 +68,14 @@ class Wishes:
         if self.candidate is not None:
             return f"`{self.candidate}`"
         given = (("--variant", self.variant), ("--stages", self.stages), ("--form", self.form))
-        return "with " + " ".join(f"{name} {value}" for name, value in given if value is not None)
+        words = [f"{name} {value}" for name, value in given if value is not None]
+        words += [f"--fragments {self.fragments}"] if self.fragments != "auto" else []
+        return "with " + " ".join(words)
 
     @property
     def specific(self) -> bool:
-        return any(w is not None for w in (self.candidate, self.variant, self.stages, self.form))
+        narrowed = any(w is not None for w in (self.candidate, self.variant, self.stages, self.form))
+        return narrowed or self.fragments == "on"
 
 
 def base_id(identifier: str) -> tuple[str, int]:
@@ -106,9 +113,15 @@ def make_plan(
     ratio = compute_load_ratio(arch, work, rows[0])
     widened = covered(model, wide)
     judge = _Judge(model, arch, have, work, wishes, rows, staged, widened)
-    candidates = tuple(judge.judged(c) for c in _all_candidates(bool(widened)))
+    all_ = _all_candidates(bool(widened))
+    if not isinstance(model.fragments, str) or wishes.fragments == "on":
+        all_ += [f for c in all_ for f in _with_fragments(c)]
+    candidates = tuple(judge.judged(c) for c in all_)
     viable = [c for c in candidates if c.status == "ok"]
-    viable.sort(key=lambda c: (-(c.predicted_speedup or 0.0), judge.is_narrow(c), c.stages, c.id))
+    # What fragments in two slots gain is not predicted: they come last, and only a measurement chooses them.
+    viable.sort(
+        key=lambda c: (c.fragments, -(c.predicted_speedup or 0.0), judge.is_narrow(c), c.stages, c.id)
+    )
     return Plan(model.kernel.name, arch.name, rows, ratio, candidates, tuple(c.id for c in viable))
 
 
@@ -133,6 +146,16 @@ def _all_candidates(wide: bool) -> list[Candidate]:
     return found
 
 
+def _with_fragments(c: Candidate) -> list[Candidate]:
+    """The candidate with its fragments in two slots, and with its copies spread over the groups too."""
+    if c.form != "ring" or c.variant == "prefetch":
+        return []
+    found = [replace(c, id=f"{c.id}-frags", fragments=True)]
+    if c.variant == "cp_async":
+        found.append(replace(c, id=f"{c.id}-frags-spread", fragments=True, spread=True))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class _Judge:
     model: KernelModel
@@ -154,12 +177,14 @@ class _Judge:
             shared_bytes=row.shared_bytes,
             dynamic=to_dynamic,
             needs_launch_change=candidate.stages > 1 and (self.model.dynamic or to_dynamic),
-            predicted_speedup=self._predicted(candidate, row),
+            predicted_speedup=None if candidate.fragments else self._predicted(candidate, row),
         )
         reason = self._legal(changed) or self._fits(changed, row) or self._wanted(changed)
         return replace(changed, status="rejected", reason=reason) if reason else changed
 
     def _legal(self, c: Candidate) -> str | None:
+        if c.fragments and isinstance(self.model.fragments, str):
+            return f"fragments cannot be loaded ahead: {self.model.fragments}"
         direct = [b for b in self.model.buffers if self._width(c, b) is not None]
         other = [b for b in self.model.buffers if self._width(c, b) is None]
         if c.variant in ("cp_async", "mixed") and not self.arch.has_async_copy:
@@ -210,6 +235,10 @@ class _Judge:
     def _wanted(self, c: Candidate) -> str | None:
         if self.wishes.specific:
             return None if self.wishes.admit(c) else "not asked for"
+        if c.fragments and self.wishes.fragments == "off":
+            return "--fragments off"
+        if c.fragments and c.variant == "cp_async" and c.stages not in _TRIED_WITH_FRAGMENTS:
+            return f"not tried unless asked for with --stages {c.stages} --fragments on"
         if c.variant == "cp_async" and c.form == "textbook":
             return "the ring does the same with one barrier a tile; ask for it with --form textbook"
         if c.variant == "cp_async" and c.stages not in _TRIED:

@@ -7,6 +7,9 @@ from typing import Literal
 
 Variant = Literal["ldg", "prefetch", "cp_async", "mixed"]
 Form = Literal["ring", "textbook"]
+Fragments = Literal[
+    "auto", "on", "off"
+]  # whether candidates load fragments ahead; auto: those that measure faster
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,9 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", with "-b2" behind it
-    for re-partitioned 16-byte copies "cp_async-3-ring-16", with "-b2" behind it
-    where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
+    """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", for re-partitioned 16-byte
+    copies "cp_async-3-ring-16"; behind it "-frags" and "-spread" for the fields of that name, and "-b2" where
+    `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
 
     id: str
     variant: Variant
@@ -50,6 +53,8 @@ class Candidate:
     needs_launch_change: bool = False
     copy_bytes: int = 0  # widest re-partitioned copy; 0 keeps the author's widths
     min_blocks: int = 0
+    fragments: bool = False  # fragments in two slots: the next group is loaded while one is multiplied
+    spread: bool = False  # the copies of a tile spread over the groups of another
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

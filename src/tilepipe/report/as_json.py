@@ -125,6 +125,8 @@ def _candidate(c: CandidateReport) -> dict[str, Any]:
         "variant": plan.variant,
         "stages": plan.stages,
         "form": plan.form,
+        "fragments": plan.fragments,
+        "spread": plan.spread,
         "copy_bytes": dict(c.copy_bytes),
         "status": plan.status,
         "reason": plan.reason,

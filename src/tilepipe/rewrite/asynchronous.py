@@ -22,15 +22,22 @@ def asynchronous(
     without: frozenset[Item],
     loops: CountedLoops,
     wide: Repartition = NONE,
+    shares: tuple[str, ...] = (),
 ) -> Projection:
     """The loader for `buffers`: copies issued, everything they need kept, values in between gone.
 
-    `without` are statements left out (what advances to the next tile, where that is done elsewhere).
+    `without` are statements left out (what advances to the next tile, where that is done elsewhere); `shares` has
+    a condition for each copy under which it is issued, where they are spread.
     """
     flow = model.tile.flow
     copies = [c for c in model.copies if isinstance(c, Copy) and c.use.buffer in buffers]
     uses = {c.use.item: c.uses for c in copies}
     replaced = {id(c.replaces): _call(model, c, wide.of(c)) for c in copies}
+    for copy, share in zip(copies, shares, strict=False):
+        call = _deeper(replaced[id(copy.replaces)])
+        replaced[id(copy.replaces)] = (
+            f"if ({share}) {{\n    {call}\n}}" if call.startswith("if") else f"if ({share})\n    {call}"
+        )
     merged = {id(s) for c in copies if c.replaces is not c.use.item.statement for s in c.replaces.walk()}
     merged -= {id(c.replaces) for c in copies}
     fills = [
@@ -46,6 +53,10 @@ def asynchronous(
     foreign = {s.item for s in model.tile.stores if s.buffer not in buffers}
     keep = frozenset(kept - foreign)
     return Projection(model.file.source, model.tile, keep, replaced, loops.edits(keep), loops.pragmas(keep))
+
+
+def _deeper(text: str) -> str:
+    return text.replace("\n", "\n    ")
 
 
 def _call(model: KernelModel, copy: Copy, wide: Wide | None) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
@@ -17,6 +19,7 @@ from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue, peeled_edits, prologue
 from tilepipe.rewrite.helpers import helper_text
+from tilepipe.rewrite.issue import Spread, spread
 from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
 from tilepipe.rewrite.registers import Staging, stage
@@ -33,6 +36,7 @@ class _Pieces:
     loader: Loader
     ring: Ring
     wide: Repartition
+    fragments: FragmentLoop | None
 
 
 def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] = ()) -> Rewrite | Refusal:
@@ -46,10 +50,10 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     source = model.file.source
     loop = model.tile.loop
     indent = indent_of(source, loop.span.start)
-    shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent)
+    shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent, pieces.fragments)
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
-    inner = [*consumer_edits(model)]
+    inner = [*consumer_edits(model, _elsewhere(model, pieces.fragments))]
     if shape.peeled:
         inner += peeled_edits(shape, start)
     else:
@@ -79,6 +83,12 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
         _notes(model, pieces.ring),
     )  # fmt: skip
+
+
+def _elsewhere(model: KernelModel, fragments: FragmentLoop | None) -> frozenset[Item]:
+    """What the loop over groups loses to the lambda that loads fragments."""
+    gone = fragments.gone if fragments is not None else ()
+    return frozenset(model.tile.flow.of[id(s)] for top in gone for s in top.walk())
 
 
 def _moved(edit: Edit, by: int) -> Edit:
@@ -143,9 +153,20 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     if direct and through and inner:
         return "pointers are moved on within the load phase, which two loaders cannot share"
     load = None
+    fragments = model.fragments if candidate.fragments else None
+    if isinstance(fragments, str):
+        return fragments
+    if fragments is not None and candidate.variant == "cp_async" and model.tile.loop.condition_effects.defs:
+        return "the loop's condition has a side effect, and fragments ask it once more than there are tiles"
+    dealt: Spread | None = None
+    if candidate.spread and fragments is not None:
+        shares = spread(model, counted, wide, fragments.groups)
+        if isinstance(shares, str) or inner:
+            return shares if isinstance(shares, str) else "pointers are moved on within the load phase"
+        dealt = shares
     if direct:
-        leave = state.tail if through or candidate.form == "textbook" else frozenset()
-        load = asynchronous(model, direct, leave, counted, wide)
+        leave = state.tail if through or dealt or candidate.form == "textbook" else frozenset()
+        load = asynchronous(model, direct, leave, counted, wide, dealt.shares if dealt else ())
     staging: Staging | None = None
     if through:
         staged_through = stage(model, through, state.tail, counted)
@@ -161,7 +182,7 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     in_loop = any(b.array.decl.start > model.tile.loop.span.start for b in model.buffers)
     if wide.wide and (rings.rebind or in_loop or candidate.form == "textbook"):
         return "wide copies need a ring whose tiles are declared before the loop and not read after it"
-    return _Pieces(state, Loader(load, staging), rings, wide)
+    return _Pieces(state, Loader(load, staging, dealt), rings, wide, fragments)
 
 
 def _names_taken(model: KernelModel, rings: Ring) -> str | None:

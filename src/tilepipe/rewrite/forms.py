@@ -13,8 +13,19 @@ from dataclasses import dataclass
 
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.effects import Access
+from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.model import KernelModel
 from tilepipe.plan.types import Candidate
+from tilepipe.rewrite.fragments import (
+    bind_lines,
+    group,
+    is_before_end,
+    load_text,
+    loop_edits,
+    next_group,
+    slot_lines,
+)
+from tilepipe.rewrite.issue import Spread
 from tilepipe.rewrite.lines import line_start
 from tilepipe.rewrite.project import Projection
 from tilepipe.rewrite.registers import Staging
@@ -23,6 +34,8 @@ from tilepipe.rewrite.state import LoaderState
 from tilepipe.source import Edit, Span
 
 _STEP = "    "
+_PREVIOUS = f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1"
+_ROTATE = f"tp_stage = tp_stage + 1 == {STAGES} ? 0 : tp_stage + 1;"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -32,6 +45,7 @@ class Loader:
 
     load: Projection | None
     staging: Staging | None
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +58,7 @@ class Shape:
     loader: Loader
     ring: Ring
     indent: str
+    fragments: FragmentLoop | None = None
 
     @property
     def is_ring(self) -> bool:
@@ -76,22 +91,52 @@ def prologue(s: Shape) -> str:
         text += _lambda(s, "tp_store", s.loader.staging.store, with_stage=not s.single, advance=False)
     if not s.is_ring:
         text += _advance(s)
+    if s.fragments is not None:
+        text += _fragments(s, s.fragments)
     return text + _first_tiles(s)
 
 
 def _lambda(s: Shape, name: str, body: Projection, with_stage: bool, advance: bool) -> str:
     inside = s.indent + _STEP
     parameter = "int tp_stage" if with_stage and s.ring.bind else ""
-    text = f"{s.indent}auto {name} = [&]({parameter}) {{\n"
+    part = ", int tp_part" if s.loader.spread is not None and name == "tp_load" else ""
+    text = f"{s.indent}auto {name} = [&]({parameter}{part}) {{\n"
     # The fetch touches no stage; a helper inlined into it may still want the tile's name as an argument.
     stage = "tp_stage" if parameter else "0"
     words = _words(s, body.text(inside) + s.state.step * advance)
     binds = [b.replace("{stage}", stage) for b in s.ring.bind]
     text += _lines(inside, [b for b in (*binds, *s.state.shadows) if _bound(b) in words])
     text += body.text(inside)
+    if part:
+        return text + _last_part(s, inside) + f"{s.indent}}};\n"
     if advance and s.state.step:
         text += _lines(inside, [s.state.step])
     return text + f"{s.indent}}};\n"
+
+
+def _last_part(s: Shape, indent: str) -> str:
+    """The state's step to the next tile, once the last part of a tile is issued."""
+    assert s.loader.spread is not None
+    tail = Projection(s.model.file.source, s.model.tile, s.state.advance).text(indent + _STEP)
+    step = _lines(indent + _STEP, [s.state.step]) if s.state.step else ""
+    return f"{indent}if (tp_part == {s.loader.spread.parts - 1}) {{\n{tail}{step}{indent}}}\n"
+
+
+def _fragments(s: Shape, found: FragmentLoop) -> str:
+    """The two slots, and the lambda that fills one with the fragments of a group."""
+    inside = s.indent + _STEP
+    counter = found.counted
+    body = load_text(s.model, found, inside)
+    words = _words(s, body)
+    binds = [b.replace("{stage}", "tp_stage") for b in s.ring.bind if _bound(b) in words]
+    text = _lines(
+        s.indent,
+        ["// fragments: one slot is multiplied while the other one is filled", *slot_lines(s.model, found)],
+    )
+    text += (
+        f"{s.indent}auto tp_fragments = [&](int tp_stage, int tp_slot, {counter.type} {counter.counter}) {{\n"
+    )
+    return text + _lines(inside, [*binds, *bind_lines(found, "tp_slot")]) + body + f"{s.indent}}};\n"
 
 
 def _bound(line: str) -> str:
@@ -146,31 +191,53 @@ def _finish(s: Shape, stage: str) -> list[str]:
 
 def _first_tiles(s: Shape) -> str:
     if s.is_ring:
-        lines = [
-            f"// prologue: tiles 0 .. {STAGES} - 2 in flight; "
-            "a group per stage, even an empty one, keeps the wait constant",
-            f"for (int tp_s = 0; tp_s < {STAGES} - 1; ++tp_s) {{",
-            f"{_STEP}if ({s.state.more})",
-            f"{_STEP}{_STEP}tp_load(tp_s);",
-            f"{_STEP}tp_commit();",
-            "}",
-            "// main loop",
-            "int tp_stage = 0;",
-        ]
-        return _lines(s.indent, lines)
-    lines = ["// prologue: tile 0", f"if ({s.state.more}) {{"]
+        return _lines(s.indent, _first_of_ring(s))
+    some = [f"const bool tp_some = {s.state.more};"] if s.fragments is not None else []
+    lines = ["// prologue: tile 0", *some, f"if ({'tp_some' if some else s.state.more}) {{"]
     lines += [_STEP + call for call in (*_issue(s, "0"), *_finish(s, "0"))]
     lines.append("}")
     if s.loader.load is not None:
         lines += ["tp_commit();", "tp_wait<0>();"]
     if not s.single:
         lines += ["__syncthreads();"]
+    if some:
+        lines += ["if (tp_some)", f"{_STEP}tp_fragments(0, 0, 0);"]
     if s.peeled:
         return _lines(s.indent, lines)
     lines.append("// main loop: each turn but the last loads the next tile while it computes")
     if not s.single:
         lines.append("int tp_stage = 0;")
     return _lines(s.indent, lines)
+
+
+def _first_of_ring(s: Shape) -> list[str]:
+    load = ["tp_load(tp_s);"]
+    if s.loader.spread is not None:
+        load = [
+            "#pragma unroll",
+            f"for (int tp_part = 0; tp_part < {s.loader.spread.parts}; ++tp_part)",
+            f"{_STEP}tp_load(tp_s, tp_part);",
+        ]
+    load += ["++tp_depth;"] if s.fragments is not None else []
+    braces = len(load) > 1
+    lines = [
+        f"// prologue: tiles 0 .. {STAGES} - 2 in flight; "
+        "a group per stage, even an empty one, keeps the wait constant",
+        *(["int tp_depth = 0;  // stages that get a tile"] if s.fragments is not None else []),
+        f"for (int tp_s = 0; tp_s < {STAGES} - 1; ++tp_s) {{",
+        f"{_STEP}if ({s.state.more}){' {' if braces else ''}",
+        *(f"{_STEP}{_STEP}{line}" for line in load),
+        *([f"{_STEP}}}"] if braces else []),
+        f"{_STEP}tp_commit();",
+        "}",
+    ]
+    if s.fragments is not None:
+        lines += [f"if ({s.state.more})", f"{_STEP}++tp_depth;"]
+        lines += [f"tp_wait<{STAGES} - 2>();", "__syncthreads();"]
+        lines += ["if (tp_depth != 0)", f"{_STEP}tp_fragments(0, 0, 0);"]
+    if s.loader.spread is not None:
+        lines += [f"if ({s.state.more})", f"{_STEP}tp_load({STAGES} - 1, 0);"]
+    return [*lines, "// main loop", "int tp_stage = 0;"]
 
 
 def body_start(s: Shape) -> list[Edit]:
@@ -182,10 +249,11 @@ def body_start(s: Shape) -> list[Edit]:
         lines = [
             f"tp_wait<{STAGES} - 2>();",
             "__syncthreads();  // publishes this stage and frees the one consumed last",
-            f"if ({s.state.more})",
-            f"{_STEP}tp_load(tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1);",
-            "tp_commit();",
         ]
+        if s.fragments is not None:
+            lines = []
+        if s.loader.spread is None:
+            lines += [f"if ({s.state.more})", f"{_STEP}tp_load({_PREVIOUS});", "tp_commit();"]
     else:
         lines = ["__syncthreads();  // publishes the tile"] if s.single else []
         lines += [f"const bool tp_next = {s.state.more};"]
@@ -193,26 +261,62 @@ def body_start(s: Shape) -> list[Edit]:
         lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"]
         if s.loader.load is not None:
             lines.append("tp_commit();")
-    lines += [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
-    return [Edit(Span(at, at), _lines(inside, lines) + "\n")]
+    if s.fragments is None:
+        lines += [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
+    return [Edit(Span(at, at), _lines(inside, lines) + "\n")] if lines else []
 
 
 def body_end(s: Shape) -> list[Edit]:
     """What the main loop's body ends with: the store of a fetched tile, the barrier, the next stage."""
+    if s.fragments is not None:
+        return loop_edits(s.model, s.fragments, _group_lines(s, s.fragments))
     end = s.model.tile.loop.children[0].span.end - 1
     at = line_start(s.model.file.source, end)
     inside = s.indent + _STEP
-    if s.is_ring:
-        lines = [f"tp_stage = tp_stage + 1 == {STAGES} ? 0 : tp_stage + 1;"]
-    else:
-        lines = ["__syncthreads();  // the tile is consumed"] if s.single else []
-        calls = _finish(s, "tp_stage ^ 1")
-        lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"] if calls else []
-        if s.loader.load is not None:
-            lines.append("tp_wait<0>();")
-        if not s.single:
-            lines += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]
+    lines = [_ROTATE] if s.is_ring else _turn(s)
     return [Edit(Span(at, at), "\n" + _lines(inside, lines))]
+
+
+def _turn(s: Shape) -> list[str]:
+    """From one tile to the next where a fetched tile waits in registers."""
+    lines = ["__syncthreads();  // the tile is consumed"] if s.single else []
+    calls = _finish(s, "tp_stage ^ 1")
+    lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"] if calls else []
+    if s.loader.load is not None:
+        lines.append("tp_wait<0>();")
+    if not s.single:
+        other = "tp_next" if s.fragments is not None else "1"
+        lines += ["__syncthreads();  // publishes the next tile and frees this one", f"tp_stage ^= {other};"]
+    return lines
+
+
+def _group_lines(s: Shape, found: FragmentLoop) -> list[str]:
+    """What a group begins with: the fragments of the next one, those of the next tile behind its barrier."""
+    following = next_group(found)
+    number = group(found)
+    inner = [f"tp_fragments(tp_stage, ({number} + 1) % 2, {following});"]
+    turn = _turn(s)
+    if s.is_ring:
+        turn = [
+            f"tp_wait<{STAGES} - 2>();",
+            "__syncthreads();  // publishes the next stage and frees this one",
+            "tp_stage = tp_stage + 1 == tp_depth ? 0 : tp_stage + 1;",
+        ]
+    turn.append("tp_fragments(tp_stage, 0, 0);")
+    if s.loader.spread is not None:
+        some = f"{number} + 1 < {s.loader.spread.parts} && " if s.loader.spread.parts < found.groups else ""
+        inner += [f"if ({some}{s.state.more})", f"{_STEP}tp_load({_PREVIOUS}, {number} + 1);"]
+        last = [f"if (!({is_before_end(found, next_group(found, 2))}))", f"{_STEP}tp_commit();"]
+        inner += ["tp_commit();"] if found.groups == 2 else last
+        turn += [f"if ({s.state.more})", f"{_STEP}tp_load({_PREVIOUS}, 0);"]
+    return [
+        f"if ({is_before_end(found, following)}) {{",
+        *(_STEP + line for line in inner),
+        "} else {  // the first group of the next tile",
+        *(_STEP + line for line in turn),
+        "}",
+        *bind_lines(found, f"{number} % 2"),
+    ]
 
 
 def peeled_edits(s: Shape, start: int) -> list[Edit]:
@@ -267,15 +371,9 @@ def epilogue(s: Shape) -> str:
             "// epilogue: nothing in flight when shared memory is reused or the kernel returns",
             "tp_wait<0>();",
         ]
-    if _needs_barrier(s.model) and (s.is_ring or s.peeled):
+    if _needs_barrier(s.model) and (s.is_ring or s.peeled or s.fragments is not None):
         lines.append("__syncthreads();")
-    last = (
-        f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1"
-        if s.is_ring
-        else "tp_stage"
-        if s.peeled
-        else "tp_stage ^ 1"
-    )
+    last = _PREVIOUS if s.is_ring else "tp_stage" if s.peeled else "tp_stage ^ 1"
     lines += [b.replace("{stage}", last) for b in s.ring.rebind]
     return _lines(s.indent, lines)
 

@@ -44,7 +44,8 @@ class Expectation:
     `fallback`: the author's loop stands beside the pipelined one, behind a dispatch. `math_per_tile` and
     `math_per_tile_original` are counts per thread and tile from the emulator, where there are any; they
     replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
-    before that stage is read, `stages` - 1 tiles later.
+    before that stage is read, `stages` - 1 tiles later. `fragments`: a tile's barrier stands before its last
+    group, and copies may be issued in any of them, so that it may follow soon.
     """
 
     asynchronous: bool
@@ -56,6 +57,7 @@ class Expectation:
     math_per_tile_original: float | None = None
     stages: int | None = None
     registers: bool = True
+    fragments: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,8 +252,9 @@ def _waited_late(load: LoadFacts, expected: Expectation) -> bool:
 
 
 def _barriers_between(load: LoadFacts, expected: Expectation) -> int:
-    """Barriers of ours between the issue and the math: the author's own inside compute do not count."""
-    return max(0, load.barriers_before_work - expected.author_barriers)
+    """Barriers of ours between the issue and the math: the author's own inside compute do not count, and the one
+    before a tile's last group, which a copy passes in flight, does not either."""
+    return max(0, load.barriers_before_work - expected.author_barriers - expected.fragments)
 
 
 def _original_loops(graph: Graph, expected: Expectation) -> list[LoopFacts]:

@@ -1,0 +1,384 @@
+"""The inner loop of a tile: groups of K whose fragments are loaded from the tile, then multiplied.
+
+What is found here is the second pipeline's material: while one group is multiplied, the fragments of the next one can
+be loaded into a second slot, across the boundary of tiles too. The conditions, each of them checked below:
+
+* one `for` loop of the compute phase reads the tiles, counts its groups from 0, and does nothing but load and multiply;
+* a statement of its body either loads fragments or multiplies; loads are unconditional and depend on nothing but the
+  group, the stage, and what no tile changes;
+* the elements of a fragment that are loaded are the same ones in every group, so that a slot never shows an element of
+  another group;
+* fragments live within the loop, and the math does not change them;
+* the compute phase writes no memory, since its barrier moves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tree_sitter import Node
+
+from tilepipe.kernel.effects import Effects
+from tilepipe.kernel.file import Analysed, CudaFile
+from tilepipe.kernel.flow import Item
+from tilepipe.kernel.loader import Split
+from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import TileLoop
+from tilepipe.kernel.trips import CountedLoop, counted
+from tilepipe.source.parse import span
+
+MAX_GROUPS = 64  # groups of a tile: the loop is unrolled, so that slots are registers
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_MATRIX_LOAD = re.compile(r"(\w+\s*::\s*)*load_matrix_sync\s*\(")
+_ARITHMETIC = re.compile(
+    r"(unsigned |signed |const )*(float|double|int|unsigned|char|short|long|half|bool)\d?( int| long)*"
+)
+_ZERO = re.compile(r"\{\s*(0(\.0*)?f?)?\s*,?\s*\}")
+
+
+@dataclass(frozen=True, eq=False)
+class FragmentLoop:
+    """The loop over the groups of a tile. `loads` are the statements of its body that fill fragments, with the index
+    declarations that they need, in order; `gone` those that the multiplying loop no longer needs; `names` the
+    fragments. `groups` is 0 until the compiler has said how many there are."""
+
+    loop: Statement
+    counted: CountedLoop
+    loads: tuple[Statement, ...]
+    gone: tuple[Statement, ...]
+    names: tuple[Symbol, ...]
+    groups: int = 0
+
+    @property
+    def ask_at(self) -> int:
+        """Where every fragment is visible: before the first statement that multiplies."""
+        kept = [s for s in self.loop.children[0].children if s not in self.gone]
+        return kept[0].span.start if kept else self.loop.children[0].span.end - 1
+
+
+def with_groups(found: FragmentLoop, bound: int | None, step: int | None) -> FragmentLoop | str:
+    """The loop with its number of groups, once the compiler has said what bound and step are."""
+    if bound is None or step is None or step <= 0:
+        return "the number of groups in a tile is not known at compile time"
+    groups = -(-(bound + found.counted.inclusive) // step)
+    if groups < 2 or groups % 2:
+        return f"a tile has {max(groups, 0)} groups; two slots need an even number"
+    if groups > MAX_GROUPS:
+        return f"a tile has {groups} groups, too many to unroll"
+    return replace(found, groups=groups)
+
+
+def fragment_loop(file: CudaFile, analysed: Analysed, tile: TileLoop, parts: Split) -> FragmentLoop | str:
+    """The loop over the groups of a tile, or why there is none whose fragments can be loaded ahead."""
+    return _Search(file, analysed, tile, parts).found()
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    file: CudaFile
+    analysed: Analysed
+    tile: TileLoop
+    parts: Split
+
+    def found(self) -> FragmentLoop | str:
+        loop = self._loop()
+        if isinstance(loop, str):
+            return loop
+        header = counted(self.file, loop, None)
+        if header is None or header.start.strip() != "0":
+            return "the loop that reads the tiles does not count groups from 0"
+        body = loop.children[0]
+        if body.kind != "block":
+            return "one statement both loads fragments and multiplies"
+        loads = [s for s in body.children if s.effects().shared_reads() & self.tile.staged]
+        math = [s for s in body.children if s not in loads and not _only_declares(s)]
+        names = frozenset(s for load in loads for s in load.effects().defs - _declared_within(load))
+        names |= frozenset(s for load in loads if load.kind == "declaration" for s in load.declares)
+        if not math or not names:
+            return "one statement both loads fragments and multiplies"
+        for load in loads:
+            why = self._refused_load(load, names)
+            if why:
+                return why
+        needed = self._index_declarations(loop, loads, names)
+        if isinstance(needed, str):
+            return needed
+        why = self._refused_fragments(loop, math, names)
+        why = why or next((w for s in (*loads, *math) if (w := self._renamed(s, names))), "")
+        if why:
+            return why
+        used = frozenset(s for m in math for s in m.effects().uses | m.effects().defs)
+        chosen = {id(s) for s in (*loads, *needed)}
+        ordered = tuple(s for s in body.children if id(s) in chosen)
+        gone = [s for s in body.children if s in loads or (s in needed and not s.declares & used)]
+        gone += [s for s in body.children if _only_declares(s) and s.declares <= names]
+        return FragmentLoop(loop, header, ordered, tuple(gone), tuple(sorted(names, key=lambda s: s.key)))
+
+    def _loop(self) -> Statement | str:
+        kept = [
+            p
+            for p in self.tile.phases
+            if not p.is_barrier and any(self._item(s) not in self.parts.loader for s in p.statement.walk())
+        ]
+        readers = [p for p in kept if p.statement.effects().shared_reads() & self.tile.staged]
+        if len(readers) != 1 or readers[0].statement.kind != "for":
+            return "the tiles are not read in one `for` loop over groups"
+        reader = readers[0]
+        if any(p.interval != reader.interval or p.inner_barrier for p in kept):
+            return "the compute phase has barriers of its own"
+        effects = [i.own for i in self.tile.flow.items if i not in self.parts.loader]
+        if any(e.shared_writes() or e.global_writes() for e in effects):
+            return "the compute phase writes memory, and its barrier would move"
+        leaves = {"break", "continue", "return", "goto", "structure", "warp"}
+        if reader.statement.effects().flags & leaves:
+            return "the loop that reads the tiles does more than load and multiply"
+        return reader.statement
+
+    def _item(self, statement: Statement) -> Item:
+        return self.tile.flow.of[id(statement)]
+
+    def _refused_load(self, load: Statement, names: frozenset[Symbol]) -> str:
+        """Why a statement that reads the tiles cannot run a group ahead, "" if it can."""
+        line = self.file.source.line_of(load.span.start)
+        effects = load.effects()
+        if effects.global_reads() or effects.opaque or effects.flags - {"asm"}:
+            return f"line {line} does more than load fragments"
+        if effects.shared_reads() - self.tile.staged - self.tile.invariant:
+            return f"line {line} reads shared memory that the loop writes"
+        for statement in load.walk():
+            if statement.kind in ("if", "while", "do", "other"):
+                return f"line {line} loads fragments under a condition"
+            if statement.kind == "call" and statement.call is not None and statement.call.is_lambda:
+                return f"line {line} loads fragments by a lambda"
+            if statement.kind == "declaration" and statement is not load and statement.declares & names:
+                return f"line {line} declares a fragment where it loads it"
+        if load.kind == "declaration" and not _plain_declaration(self._node(load)):
+            return f"line {line} declares fragments in a form that cannot be split"
+        return self._moving_element(load, names)
+
+    def _moving_element(self, load: Statement, names: frozenset[Symbol]) -> str:
+        """Why the elements loaded may differ from group to group, "" if they are the same ones."""
+        line = self.file.source.line_of(load.span.start)
+        own = _loop_counters(load)
+        for statement in load.walk():
+            if statement.is_loop and statement.own.uses - own & self._changing(names):
+                return f"line {line}: how much is loaded differs between groups"
+        words = {s.name for s in names}
+        fixed = {s.name for s in own}
+        moving = {s.name for s in self._changing(names) - own}
+        if not _same_elements(self._node(load), words, fixed, moving):
+            return f"line {line}: which elements of a fragment are loaded differs between groups"
+        for statement in load.walk():
+            if statement.kind == "call" and not self._same_in_callee(statement, words):
+                return f"line {line}: the helper that loads a fragment is not followed"
+            if statement.own.uses & names and not self._only_fills(statement, words):
+                return f"line {line} computes a fragment from what it held before"
+        return ""
+
+    def _only_fills(self, statement: Statement, words: set[str]) -> bool:
+        """Whether a statement is a matrix load, which names the fragment as a value but replaces it."""
+        text = self.file.source.slice(statement.span)
+        call = _MATRIX_LOAD.match(text)
+        return call is not None and not set(_WORD.findall(text[call.end() :].partition(",")[2])) & words
+
+    def _renamed(self, statement: Statement, names: frozenset[Symbol]) -> str:
+        """Why a statement of the loop body reaches a fragment otherwise than by its name, "" if it does not."""
+        for inner in statement.walk():
+            if inner.context or inner.kind not in ("leaf", "declaration", "call"):
+                continue
+            words = set(_WORD.findall(self.file.source.slice(inner.span)))
+            effects = inner.effects()
+            if any(s.name not in words for s in (effects.uses | effects.defs) & names):
+                line = self.file.source.line_of(inner.span.start)
+                return f"line {line} reaches a fragment under another name"
+        return ""
+
+    def _same_in_callee(self, call: Statement, words: set[str]) -> bool:
+        """Whether a helper that is handed a fragment names its elements by constants or its own loops' counters."""
+        if call.call is None or any(s.kind == "call" for c in call.children for s in c.walk()):
+            return False
+        root = self.file.tree.root
+        listed = root.named_descendant_for_byte_range(call.call.arguments.start, call.call.arguments.end)
+        function = self.file.functions.get(call.call.name)
+        if listed is None or function is None:
+            return False
+        arguments = [self.file.source.slice(span(a)) for a in listed.named_children if a.type != "comment"]
+        given = [
+            _last_identifier(p)
+            for p, a in zip(function.parameters, arguments, strict=False)
+            if set(_WORD.findall(a)) & words
+        ]
+        counters = {s.name for s in _loop_counters(call)}
+        others = {s.name for c in call.children for s in c.effects().defs | c.effects().uses} - counters
+        return _same_elements(function.body, set(given), counters, others)
+
+    def _changing(self, names: frozenset[Symbol]) -> frozenset[Symbol]:
+        """What an iteration of the tile loop or of the loop over groups changes, the fragments left out."""
+        defined = {s for i in self.tile.flow.items for s in i.own.defs}
+        return frozenset(defined | self.parts.carried) - names
+
+    def _index_declarations(
+        self, loop: Statement, loads: list[Statement], names: frozenset[Symbol]
+    ) -> list[Statement] | str:
+        """Declarations of the loop's body that the loads need; each computes from the group and from what no tile
+        changes."""
+        body = loop.children[0].children
+        changing = self._changing(names)
+        found: list[Statement] = []
+        work = list(loads)
+        while work:
+            load = work.pop()
+            inside = _declared_within(load)
+            for symbol in sorted(load.effects().uses - inside - names - {loop.counter}, key=lambda s: s.key):
+                if symbol not in changing:
+                    continue
+                source = next((s for s in body if s.kind == "declaration" and symbol in s.declares), None)
+                if source is None or _acts(source.own) or len(self.tile.flow.definers[symbol]) != 1:
+                    return (
+                        f"the fragments' address depends on `{symbol.name}`, which changes from tile to tile"
+                    )
+                if source not in found:
+                    found.append(source)
+                    work.append(source)
+        return found
+
+    def _refused_fragments(self, loop: Statement, math: list[Statement], names: frozenset[Symbol]) -> str:
+        """Why the fragments cannot have two slots, "" if they can."""
+        inside = {id(s) for s in loop.walk()}
+        for m in math:
+            written = sorted(m.effects().defs & names, key=lambda s: s.key)
+            if written:
+                return f"the math changes the fragment `{written[0].name}`"
+        for statement in self.analysed.body.walk():
+            touched = (statement.own.uses | statement.own.defs) & names
+            if touched and id(statement) not in inside and not statement.declares & touched:
+                return f"the fragment `{next(iter(touched)).name}` is used outside the loop over groups"
+        for pointer, targets in self.analysed.points.items():
+            value = pointer.is_array or (not pointer.pointer and _ARITHMETIC.fullmatch(pointer.type))
+            if targets & names and pointer.key[1] == () and not value:
+                return f"`{pointer.name}` points into the fragment `{next(iter(targets & names)).name}`"
+        for symbol in names:
+            why = self._refused_declaration(loop, symbol)
+            if why:
+                return why
+        return ""
+
+    def _refused_declaration(self, loop: Statement, symbol: Symbol) -> str:
+        if symbol.kind != "local" or symbol.reference or symbol.pointer or symbol.key[1] != ():
+            return f"the fragment `{symbol.name}` is no local variable"
+        if symbol.type.startswith("auto"):
+            return f"the type of the fragment `{symbol.name}` is `auto`"
+        if loop.span.start < symbol.decl.start < loop.span.end:
+            return ""
+        if self.tile.loop.span.start < symbol.decl.start:
+            return f"the fragment `{symbol.name}` is declared between the two loops"
+        node = self.file.tree.root.named_descendant_for_byte_range(symbol.decl.start, symbol.decl.end)
+        for child in node.named_children if node is not None else ():
+            value = child.child_by_field_name("value") if child.type == "init_declarator" else None
+            holds = _last_identifier(child.child_by_field_name("declarator") or child) == symbol.name
+            if value is not None and holds and not _ZERO.fullmatch(self.file.source.slice(span(value))):
+                return f"the fragment `{symbol.name}` has an initial value"
+        return ""
+
+    def _node(self, statement: Statement) -> Node:
+        node = self.file.tree.root.named_descendant_for_byte_range(statement.span.start, statement.span.end)
+        assert node is not None
+        return node
+
+
+def _only_declares(statement: Statement) -> bool:
+    """A declaration without initial values."""
+    return statement.kind == "declaration" and not statement.own.defs and not statement.own.uses
+
+
+def _acts(effects: Effects) -> bool:
+    return bool(effects.reads or effects.writes or effects.flags or effects.opaque)
+
+
+def _declared_within(statement: Statement) -> frozenset[Symbol]:
+    """What the statements below a statement declare, the parameters of helper calls included."""
+    return frozenset(s for inner in statement.walk() if inner is not statement for s in inner.declares) | (
+        statement.declares if statement.kind in ("for", "call") else frozenset()
+    )
+
+
+def _loop_counters(statement: Statement) -> frozenset[Symbol]:
+    return frozenset(s.counter for s in statement.walk() if s.is_loop and s.counter is not None)
+
+
+def _same_elements(root: Node, names: set[str], fixed: set[str], moving: set[str]) -> bool:
+    """Whether every element of `names` that the text mentions is chosen by constants and by `fixed` counters."""
+    for node in _nodes(root):
+        if node.type != "identifier" or _text(node) not in names:
+            continue
+        inner, outer = node, node.parent
+        while outer is not None and outer.type in (
+            "subscript_expression",
+            "field_expression",
+            "parenthesized_expression",
+            "pointer_expression",
+            "cast_expression",
+        ):
+            if outer.type == "subscript_expression":
+                for child in outer.named_children:
+                    chosen = {_text(n) for n in _nodes(child) if n.type == "identifier"}
+                    if child.id != inner.id and chosen & (moving | names) - fixed:
+                        return False
+            inner, outer = outer, outer.parent
+        if outer is not None and outer.type == "binary_expression":
+            return False  # a pointer into the fragment
+    return True
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(node.named_children)
+
+
+def _text(node: Node) -> str:
+    return node.text.decode() if node.text else ""
+
+
+def _last_identifier(node: Node) -> str:
+    """The name that a parameter or declarator declares."""
+    current: Node | None = node
+    while current is not None and current.type != "identifier":
+        inner = current.child_by_field_name("declarator")
+        current = (
+            inner
+            if inner is not None
+            else next(
+                (
+                    c
+                    for c in current.named_children
+                    if c.type
+                    in (
+                        "identifier",
+                        "array_declarator",
+                        "reference_declarator",
+                        "pointer_declarator",
+                        "parenthesized_declarator",
+                    )
+                ),
+                None,
+            )
+        )
+    return _text(current) if current is not None else ""
+
+
+def _plain_declaration(node: Node) -> bool:
+    """`T a = x, b = y;` where every name has a value that is no list."""
+    if node.type != "declaration":
+        return False
+    values = [
+        c.child_by_field_name("value") if c.type == "init_declarator" else None
+        for i, c in enumerate(node.children)
+        if node.field_name_for_child(i) == "declarator"
+    ]
+    return all(v is not None and v.type not in ("initializer_list", "argument_list") for v in values)
