@@ -12,6 +12,7 @@ from tilepipe.toolchain import NvrtcToolchain, Unit
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.cu"))
+NEEDS_SM80 = ("hgemm_mma",)  # mma.sync.m16n8k16
 RESIDENT = {"hgemm_mma": 1}  # blocks of 256 threads that an SM keeps, by their registers
 NAMES = [path.stem for path in FILES]
 
@@ -63,6 +64,9 @@ def test_the_reference_is_an_expression_over_the_arrays(path: Path) -> None:
 def test_they_compile_without_spills(path: Path, arch: str) -> None:
     unit = Unit(path.read_text(encoding="utf-8"), str(path), path.stem)
     compiled = NvrtcToolchain(None).compile(unit, arch, "cubin")
+    if path.stem in NEEDS_SM80 and arch == "sm_75":
+        assert isinstance(compiled, Refusal)
+        return
     assert not isinstance(compiled, Refusal), compiled
     assert compiled.local_bytes == compiled.spill_stores == compiled.spill_loads == 0
     assert compiled.registers <= 65536 // (256 * RESIDENT.get(path.stem, 2))

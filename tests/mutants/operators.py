@@ -103,7 +103,7 @@ def _guards(e: Emitted) -> Iterator[tuple[int, str]]:
         if found is None or found.group(1) == "tp_next":
             continue
         following = e.lines[i + 1]
-        if found.group(2) or re.match(r"\s*tp_(load|fetch|compute)\(", following):
+        if found.group(2) or re.match(r"\s*tp_(load|fetch|compute|fragments)\(", following):
             yield i, found.group(1) or found.group(2)
 
 
@@ -176,6 +176,17 @@ def _store_before_compute(e: Emitted) -> Iterator[Mutant]:
     for i in _block(e, (r"tp_compute\(", r"tp_store\(tp_stage \^ 1\)")):
         moved = [e.lines[i + 1].replace("tp_stage ^ 1", "tp_stage"), e.lines[i]]
         yield e.mutant("store before compute", i, 2, moved)
+
+
+def _fragments_before_barrier(e: Emitted) -> Iterator[Mutant]:
+    """The next tile's first fragments are loaded before its stage is published."""
+    for i in _block(e, (r"__syncthreads\(\);", r"tp_stage (=|\^=) ", r"tp_fragments\(")):
+        yield e.mutant("fragments before the barrier", i, 3, [*e.lines[i + 1 : i + 3], e.lines[i]])
+
+
+def _fragments_before_rotation(e: Emitted) -> Iterator[Mutant]:
+    for i in _block(e, (r"tp_stage (=|\^=) ", r"tp_fragments\(")):
+        yield e.mutant("fragments before the rotation", i, 2, [e.lines[i + 1], e.lines[i]])
 
 
 def _last_tile_missing(e: Emitted) -> Iterator[Mutant]:
@@ -260,7 +271,7 @@ OPERATORS = (
     Operator("commit before the load", _commit_before_load),
     Operator("guard always true", _guard_true),
     Operator("guard off by one", _guard_off_by_one),
-    each_line("load into the stage in use", r"tp_load\(tp_stage (?:==|\^).*\);", "tp_load(tp_stage);"),
+    each_line("load into the stage in use", r"tp_load\(tp_stage (?:==|\^)[^,;]*", "tp_load(tp_stage"),
     each_line("store into the stage in use", r"tp_store\(tp_stage \^ 1\);", "tp_store(tp_stage);"),
     Operator("compute from the next stage", _compute_from_next_stage),
     each_line("no rotation", r"^\s*tp_stage (?:=|\^=) .*;", ";", "loop"),
@@ -270,7 +281,7 @@ OPERATORS = (
     Operator("refill before the barrier", _refill_before_barrier),
     Operator("store before compute", _store_before_compute),
     Operator("last tile missing", _last_tile_missing),
-    each_line("load removed", r"tp_load\((?:tp_s|tp_stage.*|0)\);", ";"),
+    each_line("load removed", r"tp_load\((?:tp_s|tp_stage|TP_STAGES|0)\b.*\);", ";"),
     each_line("fetch removed", r"tp_fetch\(\);", ";"),
     each_line("store removed", r"tp_store\((?:0|tp_stage.*)?\);", ";"),
     each_line("advance removed", r"tp_advance\(\);", ";"),
@@ -278,6 +289,19 @@ OPERATORS = (
     Operator("zero-fill guard dropped", _zero_fill_dropped),
     Operator("zero-fill guard inverted", _zero_fill_inverted),
     each_line("wide copies always taken", r"if \(tp_wide\)", "if (true)"),
+    each_line("fragments removed", r"tp_fragments\(.*\);", ";"),
+    each_line("fragments of the group before", r"(tp_fragments\(tp_stage, .*% 2, \w+) \+ [^;]*\);", r"\1);"),
+    each_line("fragments into the slot in use", r"(tp_fragments\(tp_stage, \()(.*) \+ 1\) % 2", r"\1\2) % 2"),
+    each_line("fragments from the slot being filled", r"(_slots\[)(.*) % 2\]", r"\1(\2 + 1) % 2]"),
+    each_line("fragments from the wrong stage", r"tp_fragments\(tp_stage,", "tp_fragments(0,"),
+    Operator("fragments before the barrier", _fragments_before_barrier),
+    Operator("fragments before the rotation", _fragments_before_rotation),
+    each_line("depth not counted", r"\+\+tp_depth;", ";"),
+    each_line("rotation past the tiles", r"== tp_depth \?", "== TP_STAGES ?"),
+    each_line("rotation one short", r"== tp_depth \?", "== tp_depth - 1 ?"),
+    each_line("copies of one part only", r"% (\d+) == tp_part\)", r"% \1 == 0)"),
+    each_line("advance with the first part", r"if \(tp_part == \d+\) {", "if (tp_part == 0) {"),
+    each_line("advance with each part", r"if \(tp_part == \d+\) {", "{"),
 )
 
 

@@ -58,8 +58,10 @@ FORMS = (
 
 
 def parse_candidate(identifier: str) -> Candidate:
-    """The candidate of an id such as "cp_async-3-ring"."""
-    return next(c for n in range(9) for c in (*FORMS, candidate("cp_async", n)) if c.id == identifier)
+    """The candidate of an id such as "cp_async-3-ring" or "cp_async-4-ring-frags-spread"."""
+    plain = identifier.removesuffix("-spread").removesuffix("-frags")
+    found = next(c for n in range(9) for c in (*FORMS, candidate("cp_async", n)) if c.id == plain)
+    return replace(found, id=identifier, fragments="-frags" in identifier, spread="-spread" in identifier)
 
 
 @functools.cache

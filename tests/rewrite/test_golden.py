@@ -29,9 +29,11 @@ FILES = [
     (ZOO, "conv_igemm", "prefetch-1-ring"),
     (ZOO, "batch_loop_gemm", "ldg-2-ring"),
     (ZOO, "hgemm_widen", "ldg-2-textbook"),
+    (EXAMPLES, "hgemm_mma", "cp_async-4-ring-frags-spread"),
+    (EXAMPLES, "sgemm_tiled", "ldg-2-ring-frags"),
 ]
 IDS = [f"{name}.{form}" for _, name, form in FILES]
-_QUICK = (1, 5, 6)  # those executed in every run
+_QUICK = (1, 5, 6, 11)  # those executed in every run
 
 
 def made(folder: Path, name: str, form: str) -> tuple[Kernel, Rewrite]:
