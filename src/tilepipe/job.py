@@ -230,7 +230,7 @@ class Job:
             if isinstance(replayed, Refusal):
                 return replayed
             chosen = replayed
-        return Wishes(chosen, o.variant, o.stages, o.form, o.allow_launch_change, o.fragments)
+        return Wishes(chosen, o.variant, o.stages, o.form, o.allow_launch_change, o.fragments, o.api)
 
 
 def _replayed(path: str, kernel: str) -> str | Refusal:

@@ -30,6 +30,7 @@ class Options:
     stages: int | None = None
     form: str | None = None
     fragments: Literal["auto", "on", "off"] = "auto"
+    api: Literal["ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"] = "ptx"
     plan: str | None = None
     sizes: tuple[str, ...] = ()
     seed: int = 0

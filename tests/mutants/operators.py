@@ -133,11 +133,11 @@ def _block(e: Emitted, patterns: tuple[str, ...]) -> Iterator[int]:
             yield i
 
 
-_GUARDED_LOAD = (r"if \(", r"tp_load\(", r"tp_commit\(\);")
+_GUARDED_LOAD = (r"if \(", r"tp_load\(", r"(tp_commit|tp_pipe\.producer_commit)\(\);")
 
 
 def _barrier_before_wait(e: Emitted) -> Iterator[Mutant]:
-    for i in _block(e, (r"tp_wait<", r"__syncthreads\(\);")):
+    for i in _block(e, (r"(tp_wait|cuda::pipeline_consumer_wait_prior)<", r"__syncthreads\(\);")):
         yield e.mutant("barrier before wait", i, 2, [e.lines[i + 1], e.lines[i]])
 
 
@@ -263,10 +263,12 @@ def _step_forgotten(e: Emitted) -> Iterator[Mutant]:
 
 OPERATORS = (
     each_line("barrier removed", r"__syncthreads\(\);", ";"),
-    each_line("wait removed", r"tp_wait<[^>]*>\(\);", ";"),
-    each_line("wait for one group less", r"tp_wait<([^>]*)>", r"tp_wait<\1 + 1>"),
+    each_line("wait removed", r"(tp_wait<[^>]*>\(|\S*consumer_wait\w*(<[^>]*>)?\().*?\);", ";"),
+    each_line("wait for one group less", r"(tp_wait|consumer_wait_prior)<([^>]*)>", r"\1<\2 + 1>"),
+    each_line("acquire removed", r"tp_pipe\.producer_acquire\(\);", ";"),
+    each_line("release removed", r"tp_pipe\.consumer_release\(\);", ";"),
     Operator("barrier before wait", _barrier_before_wait),
-    each_line("commit removed", r"tp_commit\(\);", ";"),
+    each_line("commit removed", r"(tp_commit|tp_pipe\.producer_commit)\(\);", ";"),
     Operator("commit in the branch", _commit_in_branch),
     Operator("commit before the load", _commit_before_load),
     Operator("guard always true", _guard_true),

@@ -39,6 +39,7 @@ FOLDERS = (ROOT / "examples", ROOT / "tests" / "zoo", ROOT / "tests" / "zoo" / "
 CANDIDATES = (
     "cp_async-2-ring", "cp_async-3-ring", "cp_async-3-ring-16", "ldg-2-ring", "ldg-2-textbook", "mixed-2-ring",
     "prefetch-1-ring", "cp_async-3-ring-frags", "cp_async-3-ring-frags-spread", "ldg-2-ring-frags",
+    "cp_async-3-ring-cuda-pipeline", "cp_async-3-ring-cuda-pipeline-block", "cp_async-3-ring-cuda-pipeline-block-frags",
 )  # fmt: skip
 EQUIVALENT = Path(__file__).parent / "equivalent.toml"
 _MOST_STEPS = 200_000  # backward branches of a thread between two barriers; small sizes need a few thousand

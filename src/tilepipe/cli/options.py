@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # The choices of `tilepipe.plan.types`, which is not imported for a help text; a test compares them.
 VARIANTS, FORMS = "ldg|prefetch|cp_async|mixed", "ring|textbook"
+APIS = "ptx|primitives|cuda-pipeline|cuda-pipeline-block"
 _KERNEL, _BUILD, _CHOICE, _OUTPUT = "Kernel", "Compiler", "Choice of the candidate", "Output"
 
 
@@ -187,6 +188,13 @@ CHOICE = {
         ],
         "auto",
     ),
+    "api": (
+        Annotated[
+            str,
+            _option(_CHOICE, "--api", metavar=APIS, help="What asynchronous copies are written in."),
+        ],
+        "ptx",
+    ),
     "plan": (
         Annotated[Path | None, _option(_CHOICE, "--plan", help="Replay the plan of an earlier --json.")],
         None,
@@ -219,7 +227,7 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
     Raises typer.BadParameter (exit 2, with the usage) for words that are none of the choices.
     """
     from tilepipe.options import Options
-    from tilepipe.plan.types import Form, Fragments, Variant
+    from tilepipe.plan.types import Api, Form, Fragments, Variant
     from tilepipe.toolchain.types import CompileOptions
 
     def path(name: str) -> str | None:
@@ -249,6 +257,10 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         fragments=cast(
             Literal["auto", "on", "off"],
             _one_of("--fragments", given.get("fragments", "auto"), *get_args(Fragments)),
+        ),
+        api=cast(
+            Literal["ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"],
+            _one_of("--api", given.get("api", "ptx"), *get_args(Api)),
         ),
         plan=path("plan"),
         sizes=tuple(given.get("size") or ()),

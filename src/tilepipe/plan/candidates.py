@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import cast, get_args
 
 from tilepipe.gpu import Arch
 from tilepipe.kernel.model import Buffer, KernelModel
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
-from tilepipe.plan.types import BudgetRow, Candidate, Form, Fragments, Plan, Variant
+from tilepipe.plan.types import Api, BudgetRow, Candidate, Form, Fragments, Plan, Variant
 
 MAX_STAGES = 8
 STATIC_LIMIT = 48 * 1024  # bytes of static shared memory that the assembler accepts
@@ -51,6 +52,7 @@ class Wishes:
     form: str | None = None
     allow_launch_change: bool = False
     fragments: Fragments = "auto"
+    api: Api = "ptx"
 
     def admit(self, candidate: Candidate) -> bool:
         """Whether the candidate is among those asked for."""
@@ -61,6 +63,12 @@ class Wishes:
         wanted = (self.variant, self.stages, self.form)
         have = (candidate.variant, candidate.stages, candidate.form)
         return all(w is None or w == h for w, h in zip(wanted, have, strict=True))
+
+    @property
+    def written_in(self) -> Api:
+        """The API asked for, by name or by a candidate's id."""
+        named = [a for a in get_args(Api) if f"-{a}" in (self.candidate or "")]
+        return cast(Api, max(named, key=len)) if named else self.api
 
     @property
     def words(self) -> str:
@@ -114,6 +122,8 @@ def make_plan(
     widened = covered(model, wide)
     judge = _Judge(model, arch, have, work, wishes, rows, staged, widened)
     all_ = _all_candidates(bool(widened))
+    if wishes.written_in != "ptx":
+        all_ = [_in_api(c, wishes.written_in) for c in all_]
     if not isinstance(model.fragments, str) or wishes.fragments == "on":
         all_ += [f for c in all_ for f in _with_fragments(c)]
     candidates = tuple(judge.judged(c) for c in all_)
@@ -144,6 +154,11 @@ def _all_candidates(wide: bool) -> list[Candidate]:
         found += [_candidate("cp_async", n, "ring", 16) for n in range(2, MAX_STAGES + 1)]
         found.append(_candidate("mixed", 2, "ring", 16))
     return found
+
+
+def _in_api(c: Candidate, api: Api) -> Candidate:
+    """The candidate with its asynchronous copies in another API; without any it is as it was."""
+    return replace(c, id=f"{c.id}-{api}", api=api) if c.variant in ("cp_async", "mixed") else c
 
 
 def _with_fragments(c: Candidate) -> list[Candidate]:

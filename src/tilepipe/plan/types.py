@@ -10,6 +10,9 @@ Form = Literal["ring", "textbook"]
 Fragments = Literal[
     "auto", "on", "off"
 ]  # whether candidates load fragments ahead; auto: those that measure faster
+Api = Literal[
+    "ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"
+]  # what asynchronous copies are written in
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Ratio:
 @dataclass(frozen=True)
 class Candidate:
     """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", for re-partitioned 16-byte
-    copies "cp_async-3-ring-16"; behind it "-frags" and "-spread" for the fields of that name, and "-b2" where
+    copies "cp_async-3-ring-16"; behind it "-frags" and "-spread" for the fields of that name, the `api` where it is not PTX, and "-b2" where
     `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
 
     id: str
@@ -54,6 +57,7 @@ class Candidate:
     copy_bytes: int = 0  # widest re-partitioned copy; 0 keeps the author's widths
     min_blocks: int = 0
     fragments: bool = False  # fragments in two slots: the next group is loaded while one is multiplied
+    api: Api = "ptx"
     spread: bool = False  # the copies of a tile spread over the groups of another
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 

@@ -127,6 +127,7 @@ def _candidate(c: CandidateReport) -> dict[str, Any]:
         "form": plan.form,
         "fragments": plan.fragments,
         "spread": plan.spread,
+        "api": plan.api,
         "copy_bytes": dict(c.copy_bytes),
         "status": plan.status,
         "reason": plan.reason,

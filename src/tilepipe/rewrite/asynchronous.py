@@ -23,16 +23,17 @@ def asynchronous(
     loops: CountedLoops,
     wide: Repartition = NONE,
     shares: tuple[str, ...] = (),
+    pipe: str = "",
 ) -> Projection:
     """The loader for `buffers`: copies issued, everything they need kept, values in between gone.
 
     `without` are statements left out (what advances to the next tile, where that is done elsewhere); `shares` has
-    a condition for each copy under which it is issued, where they are spread.
+    a condition for each copy under which it is issued, where they are spread; `pipe` is each copy's first argument.
     """
     flow = model.tile.flow
     copies = [c for c in model.copies if isinstance(c, Copy) and c.use.buffer in buffers]
     uses = {c.use.item: c.uses for c in copies}
-    replaced = {id(c.replaces): _call(model, c, wide.of(c)) for c in copies}
+    replaced = {id(c.replaces): _call(model, c, wide.of(c), pipe) for c in copies}
     for copy, share in zip(copies, shares, strict=False):
         call = _deeper(replaced[id(copy.replaces)])
         replaced[id(copy.replaces)] = (
@@ -59,20 +60,20 @@ def _deeper(text: str) -> str:
     return text.replace("\n", "\n    ")
 
 
-def _call(model: KernelModel, copy: Copy, wide: Wide | None) -> str:
+def _call(model: KernelModel, copy: Copy, wide: Wide | None, pipe: str) -> str:
     target, source = address(copy.target), address(copy.source)
     function = f"tp_copy_wide<{wide.bytes}>" if wide is not None else "tp_copy"
     if copy.guard is None:
-        return f"{function}({target}, {source});"
+        return f"{function}({pipe}{target}, {source});"
     if copy.fill is not None:
         store = f"{copy.target} = {copy.fill};"
         if wide is not None:
             store = (
                 f"for (int tp_v = 0; tp_v < {wide.elements}; ++tp_v)\n        ({target})[tp_v] = {copy.fill};"
             )
-        return f"if ({copy.guard})\n    {function}({target}, {source});\nelse\n    {store}"
+        return f"if ({copy.guard})\n    {function}({pipe}{target}, {source});\nelse\n    {store}"
     function = function.replace("<", "_or_zero<") if wide is not None else "tp_copy_or_zero"
-    return f"{function}({target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
+    return f"{function}({pipe}{target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
 
 
 def _valid(model: KernelModel, copy: Copy, source: str) -> str:

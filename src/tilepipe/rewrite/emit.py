@@ -14,6 +14,8 @@ from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
 from tilepipe.plan.types import Candidate
+from tilepipe.rewrite.api import copy_argument
+from tilepipe.rewrite.api import refused as api_refused
 from tilepipe.rewrite.asynchronous import asynchronous
 from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
@@ -67,7 +69,8 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]
     top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))
-    edits.append(Edit(Span(top, top), helper_text(" ".join(e.text for e in edits), source.text)))
+    emitted = " ".join(e.text for e in edits)
+    edits.append(Edit(Span(top, top), helper_text(emitted, source.text, candidate.api)))
     edits.append(Edit(Span(at, at), _constant(model, pieces.ring)))
     if candidate.min_blocks:
         cap = _cap_edit(model, candidate.min_blocks)
@@ -124,6 +127,9 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     state = loader_state(model)
     if isinstance(state, str):
         return state
+    unwritten = api_refused(model, candidate)
+    if unwritten:
+        return unwritten
     wide = repartition(model, proved, candidate.copy_bytes) if candidate.copy_bytes else NONE
     if isinstance(wide, str):
         return wide
@@ -166,7 +172,9 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
         dealt = shares
     if direct:
         leave = state.tail if through or dealt or candidate.form == "textbook" else frozenset()
-        load = asynchronous(model, direct, leave, counted, wide, dealt.shares if dealt else ())
+        load = asynchronous(
+            model, direct, leave, counted, wide, dealt.shares if dealt else (), copy_argument(candidate)
+        )
     staging: Staging | None = None
     if through:
         staged_through = stage(model, through, state.tail, counted)

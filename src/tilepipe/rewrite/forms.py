@@ -16,6 +16,7 @@ from tilepipe.kernel.effects import Access
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.model import KernelModel
 from tilepipe.plan.types import Candidate
+from tilepipe.rewrite import api
 from tilepipe.rewrite.fragments import (
     bind_lines,
     group,
@@ -79,7 +80,7 @@ def _lines(indent: str, lines: list[str]) -> str:
 
 def prologue(s: Shape) -> str:
     """Everything before the main loop: rings, loader state, the loader's lambdas, the first tiles."""
-    out = [*s.ring.setup]
+    out = [*s.ring.setup, *api.setup(s.candidate)]
     if s.state.hoisted:
         out.append(s.state.hoisted)
     text = _lines(s.indent, [*out, *s.state.setup])
@@ -225,15 +226,16 @@ def _first_of_ring(s: Shape) -> list[str]:
         "a group per stage, even an empty one, keeps the wait constant",
         *(["int tp_depth = 0;  // stages that get a tile"] if s.fragments is not None else []),
         f"for (int tp_s = 0; tp_s < {STAGES} - 1; ++tp_s) {{",
+        *(_STEP + line for line in api.acquire(s.candidate)),
         f"{_STEP}if ({s.state.more}){' {' if braces else ''}",
         *(f"{_STEP}{_STEP}{line}" for line in load),
         *([f"{_STEP}}}"] if braces else []),
-        f"{_STEP}tp_commit();",
+        _STEP + api.commit(s.candidate),
         "}",
     ]
     if s.fragments is not None:
         lines += [f"if ({s.state.more})", f"{_STEP}++tp_depth;"]
-        lines += [f"tp_wait<{STAGES} - 2>();", "__syncthreads();"]
+        lines += api.arrived(s.candidate, "")
         lines += ["if (tp_depth != 0)", f"{_STEP}tp_fragments(0, 0, 0);"]
     if s.loader.spread is not None:
         lines += [f"if ({s.state.more})", f"{_STEP}tp_load({STAGES} - 1, 0);"]
@@ -246,14 +248,12 @@ def body_start(s: Shape) -> list[Edit]:
     at = _after_brace(s, block.span.start)
     inside = s.indent + _STEP
     if s.is_ring:
-        lines = [
-            f"tp_wait<{STAGES} - 2>();",
-            "__syncthreads();  // publishes this stage and frees the one consumed last",
-        ]
+        lines = api.arrived(s.candidate, "  // publishes this stage and frees the one consumed last")
         if s.fragments is not None:
             lines = []
         if s.loader.spread is None:
-            lines += [f"if ({s.state.more})", f"{_STEP}tp_load({_PREVIOUS});", "tp_commit();"]
+            lines += api.acquire(s.candidate)
+            lines += [f"if ({s.state.more})", f"{_STEP}tp_load({_PREVIOUS});", api.commit(s.candidate)]
     else:
         lines = ["__syncthreads();  // publishes the tile"] if s.single else []
         lines += [f"const bool tp_next = {s.state.more};"]
@@ -273,7 +273,7 @@ def body_end(s: Shape) -> list[Edit]:
     end = s.model.tile.loop.children[0].span.end - 1
     at = line_start(s.model.file.source, end)
     inside = s.indent + _STEP
-    lines = [_ROTATE] if s.is_ring else _turn(s)
+    lines = [*api.release(s.candidate), _ROTATE] if s.is_ring else _turn(s)
     return [Edit(Span(at, at), "\n" + _lines(inside, lines))]
 
 
@@ -298,8 +298,8 @@ def _group_lines(s: Shape, found: FragmentLoop) -> list[str]:
     turn = _turn(s)
     if s.is_ring:
         turn = [
-            f"tp_wait<{STAGES} - 2>();",
-            "__syncthreads();  // publishes the next stage and frees this one",
+            *api.release(s.candidate),
+            *api.arrived(s.candidate, "  // publishes the next stage and frees this one"),
             "tp_stage = tp_stage + 1 == tp_depth ? 0 : tp_stage + 1;",
         ]
     turn.append("tp_fragments(tp_stage, 0, 0);")
@@ -369,7 +369,7 @@ def epilogue(s: Shape) -> str:
     if s.is_ring:
         lines = [
             "// epilogue: nothing in flight when shared memory is reused or the kernel returns",
-            "tp_wait<0>();",
+            *api.drain(s.candidate),
         ]
     if _needs_barrier(s.model) and (s.is_ring or s.peeled or s.fragments is not None):
         lines.append("__syncthreads();")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tilepipe.plan.types import Api
+
 _COPY = """\
 // Copies one element to shared memory asynchronously. 16 bytes bypass L1 (.cg); 4 and 8 bytes go through it (.ca).
 template <class Element>
@@ -111,6 +113,85 @@ __device__ __forceinline__ unsigned tp_dynamic_bytes()
 }
 """
 
+_PRIMITIVES = {
+    "tp_copy": """\
+// Copies one element to shared memory asynchronously.
+template <class Element>
+__device__ __forceinline__ void tp_copy(Element* to, const Element* from)
+{
+    __pipeline_memcpy_async(to, from, sizeof(Element));
+}
+""",
+    "tp_copy_or_zero": """\
+// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
+// when nothing is read.
+template <class Element>
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
+{
+    __pipeline_memcpy_async(to, in ? static_cast<const void*>(from) : valid, sizeof(Element), in ? 0 : sizeof(Element));
+}
+""",
+    "tp_copy_wide": """\
+// Copies `Bytes` bytes (several elements) to shared memory asynchronously; both addresses are multiples of `Bytes`.
+template <int Bytes>
+__device__ __forceinline__ void tp_copy_wide(void* to, const void* from)
+{
+    __pipeline_memcpy_async(to, from, Bytes);
+}
+""",
+    "tp_copy_wide_or_zero": """\
+// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
+// both addresses are multiples of `Bytes`, and `valid` is one that may be named when nothing is read.
+template <int Bytes>
+__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in, const void* valid)
+{
+    __pipeline_memcpy_async(to, in ? from : valid, Bytes, in ? 0 : Bytes);
+}
+""",
+    "tp_commit": """\
+// Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.
+__device__ __forceinline__ void tp_commit() { __pipeline_commit(); }
+// Waits until at most the N newest groups of this thread are in flight. The primitives do not tell the compiler that
+// memory changes, hence the fence.
+template <int N>
+__device__ __forceinline__ void tp_wait()
+{
+    __pipeline_wait_prior(N);
+    asm volatile("" ::: "memory");
+}
+""",
+}
+
+_OBJECT = {
+    "tp_copy": """\
+// Copies one element to shared memory asynchronously.
+template <class Pipe, class Element>
+__device__ __forceinline__ void tp_copy(Pipe& pipe, Element* to, const Element* from)
+{
+    cuda::memcpy_async(to, from, cuda::aligned_size_t<sizeof(Element)>(sizeof(Element)), pipe);
+}
+""",
+    "tp_copy_or_zero": """\
+// Copies one element asynchronously where `in` holds, else stores zero; `cuda::memcpy_async` cannot fill.
+template <class Pipe, class Element>
+__device__ __forceinline__ void tp_copy_or_zero(Pipe& pipe, Element* to, const Element* from, bool in, const void*)
+{
+    if (in)
+        cuda::memcpy_async(to, from, cuda::aligned_size_t<sizeof(Element)>(sizeof(Element)), pipe);
+    else
+        *to = Element{};
+}
+""",
+}
+
+# What each API replaces of the helpers in PTX, and the headers that it needs.
+_INSTEAD: dict[str, tuple[dict[str, str], str]] = {
+    "ptx": ({}, ""),
+    "primitives": (_PRIMITIVES, "#include <cuda_pipeline.h>\n"),
+    "cuda-pipeline": (_OBJECT, "#include <cuda/pipeline>\n"),
+    "cuda-pipeline-block": (_OBJECT, "#include <cooperative_groups.h>\n#include <cuda/pipeline>\n"),
+}
+
 # Guard macro, a name that the part declares, text.
 _PARTS = (
     ("TILEPIPE_COPY", "tp_copy", _COPY),
@@ -124,12 +205,13 @@ _PARTS = (
 )
 
 
-def helper_text(emitted: str, source: str) -> str:
+def helper_text(emitted: str, source: str, api: Api = "ptx") -> str:
     """The helpers that an emitted text calls and the file does not carry yet, each guarded by a macro of its own."""
     called = set(re.findall(r"\btp_\w+", emitted))
+    instead, headers = _INSTEAD[api]
     parts = [
-        f"#ifndef {guard}\n#define {guard}\n{text}#endif\n"
+        f"#ifndef {guard}\n#define {guard}\n{instead.get(name, text)}#endif\n"
         for guard, name, text in _PARTS
         if name in called and f"#define {guard}\n" not in source
     ]
-    return "// ---- tilepipe helpers ----\n" + "".join(parts) + "\n" if parts else ""
+    return "// ---- tilepipe helpers ----\n" + headers + "".join(parts) + "\n" if parts else ""

@@ -1,0 +1,186 @@
+"""Which loops over a tile's groups can load their fragments ahead, and that those which can stay bitwise equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.rewrite.harness import Kernel, parse_candidate, snippet, tile_counts
+
+from tilepipe.diagnostics import Refusal
+from tilepipe.kernel.fragments import FragmentLoop
+from tilepipe.rewrite import Rewrite
+
+FORMS = ("cp_async-3-ring-frags", "cp_async-2-ring-frags-spread", "ldg-2-ring-frags")
+_LOOP = "#pragma unroll\n        for (int g = 0; g < 8; ++g)"
+_BASE = "float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g][threadIdx.x ^ 1]; acc += x[0] * x[1];"
+_GET = "__device__ void get(float (&x)[2], const float* from, int i) {\n    x[0] = from[0];\n    x[1] = from[1];\n}"
+_PUT = "__device__ void put(float (&x)[2], float value, int i) {\n    x[i] = value;\n}"
+
+
+def kernel(
+    folder: Path,
+    body: str = _BASE,
+    loop: str = _LOOP,
+    before: str = "",
+    inside: str = "",
+    after: str = "",
+    head: str = "",
+    result: str = "acc",
+) -> Kernel:
+    """A kernel of 8 groups a tile: `before` stands before the tile loop, `inside` and `after` around its groups."""
+    lines = "\n".join(f"            {line.strip()};" for line in body.split(";") if line.strip())
+    text = f"""    __shared__ float t[8][128];
+    float acc = 0.f;
+    {before}
+    for (int k = 0; k < n; ++k) {{
+        for (int i = 0; i < 8; ++i)
+            t[i][threadIdx.x] = a[(k * 8 + i) * 128 + threadIdx.x];
+        __syncthreads();
+        {inside}
+        {loop} {{
+{lines}
+        }}
+        {after}
+        __syncthreads();
+    }}
+    c[blockIdx.x * 128 + threadIdx.x] = {result};"""
+    return snippet(text, folder, head)
+
+
+ACCEPTED: dict[str, dict[str, str]] = {
+    "registers": {},
+    "values": {
+        "body": "const float x = t[g][threadIdx.x], y = t[g][threadIdx.x ^ 1]; acc += x * y + k",
+    },
+    "declared before the tile loop": {
+        "before": "float x[2] = {0.0f};",
+        "body": "x[0] = t[g][threadIdx.x]; x[1] = t[g][threadIdx.x ^ 1]; acc += x[0] * x[1]",
+    },
+    "steps of two": {
+        "loop": "for (int g = 0; g < 8; g += 2)",
+        "body": "float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g + 1][threadIdx.x]; acc += x[0] * x[1]",
+    },
+    "inclusive bound": {"loop": "#pragma unroll 4\n        for (int g = 0; g <= 7; ++g)"},
+    "index declared in the loop": {
+        "body": "const int row = 7 - g; float x; x = t[row][threadIdx.x]; acc += x * row",
+    },
+    "a helper": {
+        "head": _GET,
+        "body": "float x[2]; get(x, &t[g][threadIdx.x & 126], 6); acc += x[0] * x[1]",
+    },
+    "a loop over elements": {
+        "loop": "for (int g = 0; g < 8; ++g)",
+        "body": "float x[2]; for (int i = 0; i < 2; ++i) x[i] = t[g][threadIdx.x ^ i]; acc += x[0] * x[1]",
+    },
+    "more around the groups": {"inside": "float scale = 0.5f * k;", "after": "acc *= scale;"},
+}
+
+REFUSED: dict[str, tuple[dict[str, str], str]] = {
+    "a rolling window": (
+        {"before": "float x[2];", "body": "x[g % 2] = t[g][threadIdx.x]; acc += x[0] * x[1]"},
+        "which elements of a fragment are loaded differs",
+    ),
+    "an accumulated fragment": (
+        {"before": "float x[2];", "body": "x[0] += t[g][threadIdx.x]; acc += x[0]"},
+        "from what it held before",
+    ),
+    "a conditional load": (
+        {"body": "float x[2]; if (threadIdx.x < 64) x[0] = t[g][threadIdx.x]; acc += x[0]"},
+        "under a condition",
+    ),
+    "an odd number of groups": ({"loop": "for (int g = 0; g < 7; ++g)"}, "even number"),
+    "one group": ({"loop": "for (int g = 0; g < 1; ++g)"}, "even number"),
+    "an unknown number of groups": (
+        {"loop": "for (int g = 0; g < min(n, 8); ++g)"},
+        "not known at compile time",
+    ),
+    "a later start": ({"loop": "for (int g = 1; g < 7; ++g)"}, "count groups from 0"),
+    "a fragment used after the loop": (
+        {"before": "float x[2];", "body": "x[0] = t[g][threadIdx.x]; acc += x[0]", "result": "acc + x[0]"},
+        "outside the loop over groups",
+    ),
+    "a fragment changed by the math": (
+        {"body": "float x[2]; x[0] = t[g][threadIdx.x]; x[0] *= 2.f; acc += x[0]"},
+        "the math changes the fragment",
+    ),
+    "an address from the result": (
+        {"body": "float x; x = t[g][(threadIdx.x + (int)acc) & 127]; acc += x"},
+        "depends on `acc`",
+    ),
+    "a result stored in the loop": (
+        {"after": "c[256 + threadIdx.x] = acc;"},
+        "writes memory",
+    ),
+    "a barrier in the compute phase": (
+        {"inside": "acc += t[0][threadIdx.x];\n        __syncthreads();"},
+        "not read in one",
+    ),
+    "a pointer into the fragment": (
+        {"body": "float x[2]; x[0] = t[g][threadIdx.x]; const float* p = x; acc += p[0]"},
+        "points into the fragment",
+    ),
+    "a reference to the fragment": (
+        {"before": "float x[2];\n    float& r = x[0];", "body": "x[0] = t[g][threadIdx.x]; acc += r"},
+        "",
+    ),
+    "a type left to the compiler": ({"body": "auto x = t[g][threadIdx.x]; acc += x"}, "`auto`"),
+    "load and math in one statement": ({"body": "acc += t[g][threadIdx.x]"}, "one statement both"),
+    "a number of loads that grows": (
+        {"body": "float x[8]; for (int i = 0; i <= g; ++i) x[i] = t[g][threadIdx.x ^ i]; acc += x[0]"},
+        "how much is loaded differs",
+    ),
+    "an exit": (
+        {"body": "float x; x = t[g][threadIdx.x]; acc += x; if (n > 100) break"},
+        "more than load and multiply",
+    ),
+    "a second reader": ({"after": "acc += t[0][threadIdx.x];"}, "not read in one"),
+    "a helper that picks the element": (
+        {
+            "head": _PUT,
+            "before": "float x[2] = {0.0f};",
+            "body": "put(x, t[g][threadIdx.x], g % 2); acc += x[0] * x[1]",
+        },
+        "not followed",
+    ),
+    "an initial value that counts": (
+        {"before": "float x[2] = {1.0f, 2.0f};", "body": "x[0] = t[g][threadIdx.x]; acc += x[0] + x[1]"},
+        "initial value",
+    ),
+}
+
+
+def fragments(of: Kernel) -> FragmentLoop | str:
+    model = of.model
+    assert not isinstance(model, Refusal), model
+    return model.fragments
+
+
+def check(case: str, form: str, folder: Path) -> None:
+    made = kernel(folder, **ACCEPTED[case])
+    found = fragments(made)
+    assert isinstance(found, FragmentLoop), found
+    emitted = made.emit(parse_candidate(form))
+    assert isinstance(emitted, Rewrite), emitted
+    assert "tp_fragments(tp_stage, " in emitted.text
+    assert made.difference(emitted, tile_counts()) == ""
+
+
+@pytest.mark.parametrize(("case", "form"), [(c, FORMS[i % len(FORMS)]) for i, c in enumerate(ACCEPTED)])
+def test_fragments_loaded_ahead_change_nothing(case: str, form: str, tmp_path: Path) -> None:
+    check(case, form, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_fragments_loaded_ahead_change_nothing_in_any_form(case: str, form: str, tmp_path: Path) -> None:
+    check(case, form, tmp_path)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_run_ahead_is_left_alone(case: str, tmp_path: Path) -> None:
+    parts, words = REFUSED[case]
+    found = fragments(kernel(tmp_path, **parts))
+    assert isinstance(found, str)
+    assert words in found
