@@ -1,0 +1,29 @@
+"""The smallest streaming pipeline: one block, three stages, 16-byte copies, exact at every ragged end."""
+
+from __future__ import annotations
+
+import pytest
+from tests.examples.test_examples import EXAMPLES
+
+from tilepipe import steps
+from tilepipe.builds import Built, build_candidate, verify_candidate
+from tilepipe.diagnostics import Refusal
+from tilepipe.options import Options
+
+LENGTHS = (0, *((1 << 20) + d for d in range(-3, 4)))
+
+
+@pytest.mark.full
+def test_three_stages_of_one_block_are_exact_around_a_million_elements() -> None:
+    job = steps.open_job(str(EXAMPLES / "stream_scale.cu"), Options(device="cpu"))
+    assert not isinstance(job, Refusal)
+    model, plan = job.model, job.plan
+    assert not isinstance(model, Refusal) and not isinstance(plan, Refusal)
+    candidate = next(c for c in plan.candidates if c.id == "cp_async-3-ring-16")
+    built = build_candidate(job, model, candidate)
+    assert isinstance(built, Built), built
+    found = verify_candidate(job, job.device, built, {f"n{n}": {"G": 1, "n": n} for n in LENGTHS})
+    assert not isinstance(found, Refusal), found
+    correctness, races = found
+    assert (correctness.status, races.status) == ("passed", "passed"), correctness.reason
+    assert all(s.bitwise and (s.max_error or 0) == 0 for s in correctness.sizes.values())
