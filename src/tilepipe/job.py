@@ -120,6 +120,8 @@ class Job:
         if isinstance(answers, Refusal):
             return answers
         model = build(found, answers)
+        if isinstance(model, Refusal):
+            return model
         return model, tuple(w for w in widen(model, answers) if isinstance(w, Wide))
 
     @cached_property

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel import legality, surroundings
+from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
+from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.flow import Item
@@ -47,6 +48,8 @@ class Study:
     split: Split
     copies: tuple[Copy | NotACopy, ...]
     loops: Mapping[int, CountedLoop]  # by id of the loop statement
+    meetings: tuple[Meeting, ...]  # to be proved apart once the compiler has answered
+    divergent: frozenset[Symbol]
     text: str
     asks: tuple[Ask, ...]
 
@@ -157,8 +160,9 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         for i in parts.loader
         if i.statement.is_loop and (loop := counted(file, i.statement, threads, _call_around(i))) is not None
     }
-    text, asks = questions(file, analysed, tile, parts, copies, loops)
-    return Study(file, analysed, tile, parts, copies, loops, text, asks)
+    meetings = rules_memory.meetings(question)
+    text, asks = questions(file, analysed, tile, parts, copies, loops, meetings)
+    return Study(file, analysed, tile, parts, copies, loops, meetings, divergent, text, asks)
 
 
 def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
@@ -248,8 +252,16 @@ def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> str:
 # -- building --------------------------------------------------------------------------------------------------
 
 
-def build(found: Study, answers: Answers) -> KernelModel:
-    """The model, with what the compiler said. `answers` is by the keys of `found.asks`; None is unknown."""
+def build(found: Study, answers: Answers) -> KernelModel | Refusal:
+    """The model, with what the compiler said. `answers` is by the keys of `found.asks`; None is unknown.
+
+    TP017 where a load and a store of one array are not proved to stay apart.
+    """
+    model = _modelled(found, answers)
+    return disjoint.settled(model, found.meetings, found.divergent) or model
+
+
+def _modelled(found: Study, answers: Answers) -> KernelModel:
     threads = _integer(answers.get("threads"))
     loops = {key: _known(loop, threads) for key, loop in found.loops.items()}
     counts: dict[int, Trips] = {}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilepipe.kernel.copies import Copy, NotACopy
+from tilepipe.kernel.disjoint import Meeting, sizes_wanted
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.launchbounds import launch_bound_text
 from tilepipe.kernel.loader import Split
@@ -34,6 +35,7 @@ def questions(
     parts: Split,
     copies: tuple[Copy | NotACopy, ...],
     loops: Mapping[int, CountedLoop],
+    meetings: tuple[Meeting, ...],
 ) -> tuple[str, tuple[Ask, ...]]:
     """What the compiler must be asked about a loop, and the text to ask it in (with braces around unbraced bodies)."""
     wanted: dict[str, tuple[Literal["value", "type"], str, int]] = {}
@@ -62,6 +64,8 @@ def questions(
         if not array.extern:
             at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
             wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
+    for key, expression, at in sizes_wanted(file, analysed, meetings):
+        wanted[key] = ("value", expression, at)
     kernel = analysed.kernel
     bound = launch_bound_text(file, kernel)
     if bound is not None:
