@@ -145,3 +145,29 @@ def test_kernels_of_one_name_are_told_apart() -> None:
     )
     file = CudaFile(SourceFile("f.cu", racy + plain))
     assert [code(study(file, k)) for k in file.kernels] == ["TP010", ""]
+
+
+def test_the_types_of_a_discarded_arm_are_asked_before_its_condition() -> None:
+    arm = "{ ALIAS s[y][x] = (k < 9) ? a[k * 128 + threadIdx.x] : 0.0f; }"
+    load = f"if constexpr (GUARD) {arm} else s[y][x] = a[k * 128 + threadIdx.x];"
+    plain, named = (
+        kernel(LOAD=load.replace("ALIAS", alias).replace("k < 9", limit))
+        for alias, limit in (("", "k < 9"), ("const int m = 9;", "k < m"))
+    )
+    assert isinstance(plain, Study) and isinstance(named, Study)
+    at = [study_.text.index("if constexpr") for study_ in (plain, named)]
+    first = next(a for a in plain.asks if a.key.startswith("load:"))
+    assert first.offset == at[0]
+    inside = next(a for a in named.asks if a.key.startswith("load:"))
+    assert inside.offset > at[1]
+
+
+def test_the_bound_of_a_copy_loop_keeps_members_of_other_scopes() -> None:
+    found = kernel(
+        "struct Cfg { static constexpr int N = 8; };\n",
+        BEFORE="const int N = Cfg::N;",
+        LOAD="for (int i = 0; i < N / Cfg::N; ++i) s[y][x] = a[k * 128 + threadIdx.x];",
+    )
+    assert isinstance(found, Study)
+    bound = next(a for a in found.asks if a.key.startswith("bound:"))
+    assert bound.expression == "(Cfg::N) / Cfg::N"
