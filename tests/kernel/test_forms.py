@@ -95,7 +95,7 @@ def test_why_there_is_no_tile_loop() -> None:
     mixed = kernel(
         BEFORE="float v;",
         LOAD="v = a[k * 128 + threadIdx.x]; s[y][x] = v;",
-        COMPUTE="v = s[y][31 - x]; sum += v;",
+        COMPUTE="sum += v; v = s[y][31 - x]; sum += v;",
     )
     assert (
         isinstance(mixed, Refusal)
@@ -171,3 +171,50 @@ def test_the_bound_of_a_copy_loop_keeps_members_of_other_scopes() -> None:
     assert isinstance(found, Study)
     bound = next(a for a in found.asks if a.key.startswith("bound:"))
     assert bound.expression == "(Cfg::N) / Cfg::N"
+
+
+MIXED = {
+    "BEFORE": "float v;",
+    "LOAD": "v = a[k * 128 + threadIdx.x]; s[y][x] = v;",
+    "COMPUTE": "v = s[y][31 - x]; sum += v;",
+}
+
+
+def test_a_variable_of_load_and_computation_becomes_two() -> None:
+    found = kernel(**MIXED)
+    assert isinstance(found, Study)
+    assert "        {\n        float v;\n        v = a[" in found.file.source.text
+    assert not found.split.copied - {s for s in found.split.copied if s.name == "k"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"COMPUTE": "sum += v; v = s[y][31 - x];"},
+        {"COMPUTE": "if (x < 7) v = s[y][31 - x]; sum += v;"},
+        {"LOAD": "if (x < 7) v = a[k * 128 + threadIdx.x]; s[y][x] = v;"},
+        {"LOAD": "v = v + a[k * 128 + threadIdx.x]; s[y][x] = v;"},
+        {"BEFORE": "float v; float* p = &v;"},
+        {"BEFORE": "float v; float& w = v;"},
+        {"BEFORE": "float v; auto set = [&] { v = 1.0f; };"},
+        {"BEFORE": "static float v;"},
+        {
+            "BEFORE": "float2 v;",
+            "LOAD": "v.x = a[k]; s[y][x] = v.x;",
+            "COMPUTE": "v.x = s[y][31 - x]; sum += v.x;",
+        },
+        {"c[threadIdx.x] = sum;": "c[threadIdx.x] = sum + v;"},
+    ],
+)
+def test_a_variable_that_carries_a_value_from_load_to_computation_stays_one(change: dict[str, str]) -> None:
+    assert code(kernel(**{**MIXED, **change})) == "TP001"
+
+
+def test_a_statement_macro_that_loads_into_a_variable_is_written_out() -> None:
+    found = kernel(
+        "#define VLOAD(v, p) v = *(p);\n", LOAD="float v; VLOAD(v, a + k * 128 + threadIdx.x) s[y][x] = v;"
+    )
+    assert isinstance(found, Study)
+    assert "v = *(a + k * 128 + threadIdx.x);" in found.file.source.text
+    two = kernel("#define VLOAD(v, p) v = *(p); v += 1;\n", LOAD="float v; VLOAD(v, a + k) s[y][x] = v;")
+    assert isinstance(two, Study) and "VLOAD(v, a + k)" in two.file.source.text

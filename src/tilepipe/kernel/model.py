@@ -24,11 +24,12 @@ from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.macros import ambiguous
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
+from tilepipe.kernel.scopes import own_registers, written_out
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileloop import TileLoop, mixed_register, tile_loops
+from tilepipe.kernel.tileloop import TileLoop, mixed_registers, tile_loops
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
-from tilepipe.source import Span, apply_edits
+from tilepipe.source import Edit, Span, apply_edits
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
 
@@ -139,7 +140,8 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     analysed = file.analyse(kernel)
     tile = _the_loop(file, analysed)
     if isinstance(tile, Refusal):
-        return tile
+        apart = own_registers(file, analysed) if tile.diagnostics[0].code == "TP001" else ()
+        return _again(file, kernel, apart, no_alias) if apart else tile
     unclear = _unclear_macro(file, kernel)
     if unclear is not None:
         return unclear
@@ -149,10 +151,9 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     refused = legality.check(question) or hidden_addresses(file, analysed, tile, parts)
     if refused is not None:
         return refused
-    layout = missing_layout(file.source, tile)
+    layout = missing_layout(file.source, tile) or written_out(file, parts)
     if layout:
-        laid_out = file.with_text(apply_edits(file.source.text, layout))
-        return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
+        return _again(file, kernel, layout, no_alias)
     copies = Copies(file, tile, parts).classify()
     threads = launch_bound(file, kernel)
     loops = {
@@ -163,6 +164,14 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     meetings = rules_memory.meetings(question)
     text, asks = questions(file, analysed, tile, parts, copies, loops, meetings)
     return Study(file, analysed, tile, parts, copies, loops, meetings, divergent, text, asks)
+
+
+def _again(
+    file: CudaFile, kernel: KernelText, edits: tuple[Edit, ...], no_alias: frozenset[str]
+) -> Study | Refusal:
+    """The kernel as it reads after the edits."""
+    laid_out = file.with_text(apply_edits(file.source.text, edits))
+    return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
 
 
 def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
@@ -238,12 +247,11 @@ def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> str:
         return (
             "its barriers stand in a function that it calls, and loops of called functions are not pipelined"
         )
-    mixed = mixed_register(analysed.body)
+    mixed = next(mixed_registers(analysed.body), None)
     if mixed is not None:
-        symbol, load, other = mixed
-        lines = [file.source.line_of(s.span.start) for s in (load, other)]
+        load, other = (file.source.line_of(s.span.start) for s in (mixed.load, mixed.other))
         return (
-            f"`{symbol.name}` takes loads from global memory (line {lines[0]}) and from the tile (line {lines[1]}); "
+            f"`{mixed.symbol.name}` takes loads from global memory (line {load}) and from the tile (line {other}); "
             "give each a variable of its own"
         )
     return "no loop both fills shared memory from global memory and computes on it behind barriers"
