@@ -34,10 +34,12 @@ __global__ void f(const float* __restrict__ a, const int* __restrict__ idx, floa
 
 
 def answer(text: str, no_alias: frozenset[str] = frozenset()) -> Study | Refusal:
-    """The study of a kernel, or why it is refused where the compiler says nothing."""
+    """The study of a kernel, or why it is refused where the compiler says nothing and stages are wanted."""
     file = CudaFile(SourceFile("f.cu", text))
     found = study(file, file.kernels[0], no_alias)
-    built = build(found, {}) if isinstance(found, Study) else found
+    if isinstance(found, Refusal) or found.one_buffer is not None:
+        return found if isinstance(found, Refusal) else found.one_buffer
+    built = build(found, {})
     return built if isinstance(built, Refusal) else found
 
 

@@ -21,7 +21,6 @@ from tilepipe.kernel.rules_memory import (
     not_filled_outside,
 )
 from tilepipe.kernel.rules_state import parts_can_be_split, state_can_be_copied, state_is_named
-from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
@@ -40,7 +39,6 @@ RULES: tuple[Rule, ...] = (
     state_can_be_copied,
     parts_can_be_split,
     state_is_named,
-    stale_reads,
 )
 
 

@@ -25,6 +25,7 @@ from tilepipe.kernel.macros import ambiguous
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
 from tilepipe.kernel.scopes import own_registers, written_out
+from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, mixed_registers, tile_loops
@@ -51,6 +52,7 @@ class Study:
     loops: Mapping[int, CountedLoop]  # by id of the loop statement
     meetings: tuple[Meeting, ...]  # to be proved apart once the compiler has answered
     divergent: frozenset[Symbol]
+    one_buffer: Refusal | None  # TP022 where stages would change the result: an earlier tile's elements are read
     text: str
     asks: tuple[Ask, ...]
 
@@ -112,6 +114,7 @@ class KernelModel:
     static_shared: int | None
     max_threads: int | None
     answers: Answers = field(default_factory=dict)
+    one_buffer: Refusal | None = None  # why the tiles must stay in one buffer: only register prefetch is legal
 
     @property
     def line(self) -> int:
@@ -163,7 +166,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     }
     meetings = rules_memory.meetings(question)
     text, asks = questions(file, analysed, tile, parts, copies, loops, meetings)
-    return Study(file, analysed, tile, parts, copies, loops, meetings, divergent, text, asks)
+    return Study(file, analysed, tile, parts, copies, loops, meetings, divergent, stale_reads(question), text, asks)
 
 
 def _again(
@@ -294,7 +297,7 @@ def _modelled(found: Study, answers: Answers) -> KernelModel:
     static = sum(b.bytes or 0 for b in {b.array: b for b in buffers}.values())
     return KernelModel(
         found.file, found.analysed.kernel, found.analysed, found.tile, found.split, found.copies, buffers, loads,
-        counts, static, threads, dict(answers),
+        counts, static, threads, dict(answers), found.one_buffer,
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from tilepipe.kernel.tileloop import StoreUse
 def stale_reads(q: Question) -> Refusal | None:
     """TP022: an element left from an earlier tile must not be read.
 
-    With a ring the element left over is that of another tile than with one buffer. A guard that varies from
+    With a ring the element left over is that of another tile than with one buffer, so that only register prefetch
+    into the one buffer keeps the result. A guard that varies from
     tile to tile and fills nothing otherwise is legal only where every read of the tile stands under a bound
     made of the same varying count, with the bounded counter as an index.
     """
