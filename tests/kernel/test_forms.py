@@ -218,3 +218,20 @@ def test_a_statement_macro_that_loads_into_a_variable_is_written_out() -> None:
     assert "v = *(a + k * 128 + threadIdx.x);" in found.file.source.text
     two = kernel("#define VLOAD(v, p) v = *(p); v += 1;\n", LOAD="float v; VLOAD(v, a + k) s[y][x] = v;")
     assert isinstance(two, Study) and "VLOAD(v, a + k)" in two.file.source.text
+
+
+OWN = "q[threadIdx.x] = b[k * 128 + threadIdx.x]; sum += q[threadIdx.x] * s[y][31 - x];"
+
+
+def test_what_a_thread_keeps_for_itself_is_no_tile() -> None:
+    top = "const float* __restrict__ a, const float* __restrict__ b,"
+    both = {"BEFORE": "__shared__ float q[128];", "COMPUTE": OWN, "const float* __restrict__ a,": top}
+    found = kernel(**both)
+    assert isinstance(found, Study)
+    assert {s.name for s in found.tile.staged} == {"s"} and {s.name for s in found.tile.scratch} == {"q"}
+    shared = OWN.replace("+= q[threadIdx.x]", "+= q[127 - threadIdx.x]")
+    assert code(kernel(**{**both, "COMPUTE": shared})) == "TP010"
+    constant = OWN.replace("q[threadIdx.x]", "q[5]")
+    assert code(kernel(**{**both, "COMPUTE": constant})) == "TP010"
+    alone = kernel(LOAD="s[y][x] = a[k * 128 + threadIdx.x]; sum += s[y][x];", COMPUTE="")
+    assert isinstance(alone, Refusal) and "that it stored itself" in alone.diagnostics[0].message

@@ -22,6 +22,7 @@ from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.macros import ambiguous
+from tilepipe.kernel.private import without_private
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
 from tilepipe.kernel.scopes import own_registers, written_out
@@ -52,7 +53,7 @@ class Study:
     loops: Mapping[int, CountedLoop]  # by id of the loop statement
     meetings: tuple[Meeting, ...]  # to be proved apart once the compiler has answered
     divergent: frozenset[Symbol]
-    one_buffer: Refusal | None  # TP022 where stages would change the result: an earlier tile's elements are read
+    one_buffer: Refusal | None  # TP022 where a stale element is read: stages would change the result
     text: str
     asks: tuple[Ask, ...]
 
@@ -114,7 +115,7 @@ class KernelModel:
     static_shared: int | None
     max_threads: int | None
     answers: Answers = field(default_factory=dict)
-    one_buffer: Refusal | None = None  # why the tiles must stay in one buffer: only register prefetch is legal
+    one_buffer: Refusal | None = None  # why only register prefetch into the one buffer is legal
 
     @property
     def line(self) -> int:
@@ -148,8 +149,11 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     unclear = _unclear_macro(file, kernel)
     if unclear is not None:
         return unclear
-    parts = split(tile, surroundings.after_effects(tile))
     divergent = legality.divergence(analysed.body)
+    tile = without_private(file, tile, divergent)
+    if isinstance(tile, Refusal):
+        return tile
+    parts = split(tile, surroundings.after_effects(tile))
     question = Question(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = legality.check(question) or hidden_addresses(file, analysed, tile, parts)
     if refused is not None:
@@ -166,7 +170,8 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     }
     meetings = rules_memory.meetings(question)
     text, asks = questions(file, analysed, tile, parts, copies, loops, meetings)
-    return Study(file, analysed, tile, parts, copies, loops, meetings, divergent, stale_reads(question), text, asks)
+    stale = stale_reads(question)
+    return Study(file, analysed, tile, parts, copies, loops, meetings, divergent, stale, text, asks)
 
 
 def _again(
