@@ -21,6 +21,7 @@ from tilepipe.kernel.rules_memory import (
     not_filled_outside,
 )
 from tilepipe.kernel.rules_state import parts_can_be_split, state_can_be_copied, state_is_named
+from tilepipe.kernel.stale import same_elements
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     state_can_be_copied,
     parts_can_be_split,
     state_is_named,
+    same_elements,
 )
 
 
