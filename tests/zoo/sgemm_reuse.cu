@@ -1,4 +1,4 @@
-// C = A·B for row-major floats with one set of registers: `a4` and `b4` carry the tile in, then feed the products.
+// C = A * B for row-major floats with one set of registers: `a4` and `b4` carry the tile in, then feed the products.
 // Shows: variables that load and computation take in turn, statement macros without semicolons, a macro that has the
 // array's name, the transposing store of A, pointers bumped in the load phase.
 #define EDGE 64
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(256) sgemm_reuse(int M, int N, int K, const fl
     const int t = threadIdx.x;
     const int am = t >> 2, ak = (t & 3) << 2;           // one float4 of A per thread: row am, four columns
     const int bk = t >> 4, bn = (t & 15) << 2;          // one float4 of B per thread
-    const int cm = (t >> 4) << 2, cn = (t & 15) << 2;   // a 4 × 4 patch of C per thread
+    const int cm = (t >> 4) << 2, cn = (t & 15) << 2;   // a 4 x 4 patch of C per thread
     A += (size_t)(blockIdx.y * EDGE + am) * K + ak;
     B += (size_t)bk * N + blockIdx.x * EDGE + bn;
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -57,7 +58,7 @@ class _Finder:
     def hidden(self) -> Iterator[tuple[Node, str, str]]:
         """Each place where an address gets out of sight: the node, what it is, what to write instead."""
         kernel = self.file.tree.root.named_descendant_for_byte_range(self.body.start, self.body.end)
-        bound = self._types_with_references()
+        bound = _types_with_references(self.file)
         for node in _walk(kernel) if kernel is not None else ():
             before = node.end_byte <= self.loop.start
             if node.type == "pointer_expression" and self.text(node).startswith("&"):
@@ -90,23 +91,6 @@ class _Finder:
     def _words(self, node: Node) -> set[str]:
         return {self.text(n) for n in _walk(node) if n.type == "identifier"}
 
-    def _types_with_references(self) -> set[str]:
-        """Names of the file's structs that have a reference among their members."""
-        found = set()
-        for node in _walk(self.file.tree.root):
-            if node.type in ("struct_specifier", "class_specifier"):
-                members = node.child_by_field_name("body")
-                fields = members.named_children if members is not None else []
-                held = any(
-                    child.type == "reference_declarator"
-                    for field in fields
-                    if field.type == "field_declaration"
-                    for child in field.named_children
-                )
-                if held:
-                    found.add(self.text(node.child_by_field_name("name")))
-        return found
-
     def _to_integer(self, node: Node) -> bool:
         """Whether an integer is made of a tile's address in a way that its stages would not follow."""
         called = self.text(node.child_by_field_name("function"))
@@ -130,6 +114,30 @@ class _Finder:
         plain = left.type == "identifier" and self.text(left) not in self.shared
         names = [n for n in _walk(right) if n.type == "identifier" and self.text(n) in self.tiles]
         return not plain and any(not _is_element(n) for n in names)
+
+
+@lru_cache(maxsize=8)  # a file has many kernels
+def _types_with_references(file: CudaFile) -> frozenset[str]:
+    """Names of the file's structs that have a reference among their members."""
+    found = set()
+    for node in _walk(file.tree.root) if _has_types(file) else ():
+        if node.type in ("struct_specifier", "class_specifier"):
+            members = node.child_by_field_name("body")
+            fields = members.named_children if members is not None else []
+            held = any(
+                child.type == "reference_declarator"
+                for field in fields
+                if field.type == "field_declaration"
+                for child in field.named_children
+            )
+            name = node.child_by_field_name("name")
+            if held and name is not None:
+                found.add(file.source.slice(span(name)))
+    return frozenset(found)
+
+
+def _has_types(file: CudaFile) -> bool:
+    return b"struct" in file.source.data or b"class" in file.source.data
 
 
 def _is_element(name: Node) -> bool:

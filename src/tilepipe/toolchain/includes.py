@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilepipe.source import Edit, SourceFile, Span, apply_edits
-from tilepipe.source.lexical import lexemes
+from tilepipe.source.lexical import directives
 from tilepipe.toolchain.types import Unit
 
 _INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>)')
@@ -92,8 +92,8 @@ def with_absolute_includes(source: SourceFile, include_dirs: tuple[str, ...]) ->
 
 def include_directives(data: bytes) -> Iterator[tuple[str, bool, Span]]:
     """Each `#include` of a file: the name, whether it is quoted, and the span with its delimiters."""
-    for lexeme in lexemes(data):
-        match = _INCLUDE.match(data, lexeme.start, lexeme.end) if lexeme.kind == "directive" else None
+    for start, end in directives(data):
+        match = _INCLUDE.match(data, start, end)
         if match:
             group = "quoted" if match["quoted"] is not None else "angled"
             name = Span(match.start(group) - 1, match.end(group) + 1)
