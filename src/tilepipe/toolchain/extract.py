@@ -103,14 +103,18 @@ def kernel_scope(source: SourceFile, kernel: str) -> tuple[str, ...]:
 
 
 def extract(
-    source: SourceFile, kernel: str, known: Macros, other_kernels: bool, also: tuple[Span, ...] = ()
+    source: SourceFile,
+    kernels: frozenset[str],
+    known: Macros,
+    other_kernels: bool,
+    also: tuple[Span, ...] = (),
 ) -> Extraction:
-    """Blank the host code of one file.
+    """Blank the host code of one file, and kernels of other names than `kernels`.
 
-    `other_kernels`: keep kernels of other names (where `kernel` itself comes out of a macro, nobody can tell
-    which they are). `also`: suspects of an earlier extraction to blank as well.
+    `other_kernels`: keep these too (where a kernel itself comes out of a macro, nobody can tell which they are).
+    `also`: suspects of an earlier extraction to blank as well.
     """
-    host, suspects = _sorted_items(source, kernel, known, other_kernels)
+    host, suspects = _sorted_items(source, kernels, known, other_kernels)
     data = source.data
     for gone in (*host, *also):
         data = data[: gone.start] + _blank_code(data[gone.start : gone.end]) + data[gone.end :]
@@ -119,10 +123,10 @@ def extract(
 
 @lru_cache(maxsize=_REMEMBERED)
 def _sorted_items(
-    source: SourceFile, kernel: str, known: Macros, other_kernels: bool
+    source: SourceFile, kernels: frozenset[str], known: Macros, other_kernels: bool
 ) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     """The host code of a file, and its suspects."""
-    sorter = _Sorter(source.data, kernel, known, other_kernels)
+    sorter = _Sorter(source.data, kernels, known, other_kernels)
     sorter.sort()
     return tuple(sorter.host), tuple(sorter.suspects)
 
@@ -140,7 +144,7 @@ class _Sorter:
     """Walks the top level of a file and sorts its items."""
 
     data: bytes
-    kernel: str
+    kernels: frozenset[str]
     known: Macros
     other_kernels: bool
     host: list[Span] = field(default_factory=list)
@@ -189,7 +193,7 @@ class _Sorter:
             return "host"  # the wanted instance is asked for by name
         if inner.type != "function_definition":
             return "keep"
-        return "keep" if _function_name(inner) == self.kernel else "host"
+        return "keep" if _function_name(inner) in self.kernels else "host"
 
     def _suspect(self, item: tree_sitter.Node) -> None:
         """File an item that may be host code; it certainly is if it says so outside its member functions."""
