@@ -82,7 +82,8 @@ def test_answers_are_those_of_each_kernel_alone(tmp_path: Path, monkeypatch: pyt
         {"size": 2, "type": "short", "none": None},
     ]
     together = NvrtcToolchain(Cache(tmp_path / "together"))
-    together.answer_together(TEXT, wanted())
+    stray = asked("first", TEXT.replace("2 * N", "N + N"))  # edited elsewhere: it does not hinder the others
+    together.answer_together(TEXT, [*wanted(), stray])
     monkeypatch.setattr(together, "_probe", lambda *_: pytest.fail("asked again"))
     assert [together.answer(one.unit, one.questions) for one in wanted()] == expected
 

@@ -82,7 +82,9 @@ class CachingToolchain(ABC):
         Where that does not work out, nothing is remembered, and each is asked on its own.
         """
         wanted = [(a, self._answer_key(a.unit, gather(a.unit), a.questions)) for a in asked]
-        wanted = [(one, key) for one, key in wanted if self._cache.get(key) is None]
+        wanted = [
+            (a, key) for a, key in wanted if self._cache.get(key) is None and merged(base, [a]) is not None
+        ]
         together = merged(base, [one for one, _ in wanted])
         if len(wanted) < 2 or together is None or not self.compiles_several or self.unavailable() is not None:
             return
