@@ -16,6 +16,7 @@ from tree_sitter import Node
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, header_effects
 from tilepipe.source.parse import span
 
@@ -53,12 +54,18 @@ class _Finder:
         staged = tile.staged
         self.tiles = {s.name for s in staged}
         self.tiles |= {s.name for s, targets in analysed.points.items() if targets & staged}
+        self.holders = {
+            s
+            for s, targets in analysed.points.items()
+            if targets & staged and s.kind == "local" and not s.rank and s.key[1] == ()
+        }
         self.shared = {s.name for st in analysed.body.walk() for s in st.declares if s.kind == "shared"}
 
     def hidden(self) -> Iterator[tuple[Node, str, str]]:
         """Each place where an address gets out of sight: the node, what it is, what to write instead."""
         kernel = self.file.tree.root.named_descendant_for_byte_range(self.body.start, self.body.end)
         bound = _types_with_references(self.file)
+        yield from self._held(kernel)
         for node in _walk(kernel) if kernel is not None else ():
             before = node.end_byte <= self.loop.start
             if node.type == "pointer_expression" and self.text(node).startswith("&"):
@@ -69,6 +76,12 @@ class _Finder:
                         f"the address of `{name}` is taken",
                         f"use `{name}` by its name, or a copy of it",
                     )
+            elif node.type == "structured_binding_declarator" and self._named_inside(node):
+                yield (
+                    node,
+                    "a structured binding is changed or read in the loop",
+                    "use variables of their own",
+                )
             elif node.type == "type_identifier" and self.text(node) in bound:
                 what = f"`{self.text(node)}` holds a reference"
                 yield node, what, "use the variable by its name"
@@ -79,6 +92,25 @@ class _Finder:
             elif before and node.type == "assignment_expression" and self._kept_elsewhere(node):
                 yield node, "a tile's address is stored", "use the array, or a plain local pointer to it"
 
+    def _held(self, kernel: Node | None) -> Iterator[tuple[Node, str, str]]:
+        """Variables that hold a tile's address and are no plain pointers to its elements."""
+        for symbol in sorted(self.holders, key=lambda s: s.key):
+            node = (
+                kernel.descendant_for_byte_range(symbol.key[0], symbol.key[0] + 1)
+                if kernel is not None
+                else None
+            )
+            if node is None:
+                continue
+            if symbol.pointer and "volatile" in self.file.source.slice(symbol.decl):
+                yield node, f"`{symbol.name}` points to volatile elements of a tile", "leave `volatile` out"
+            elif not (symbol.pointer or symbol.reference or _is_number(symbol)):
+                yield (
+                    node,
+                    f"`{symbol.name}` holds a tile's address",
+                    "use the array, or a plain pointer to it",
+                )
+
     def text(self, node: Node | None) -> str:
         return self.file.source.slice(span(node)) if node is not None else ""
 
@@ -87,6 +119,10 @@ class _Finder:
         listed = node.parent
         call = listed.parent if listed is not None and listed.type == "argument_list" else None
         return call is not None and self.text(call.child_by_field_name("function")) in self.file.functions
+
+    def _named_inside(self, binding: Node) -> bool:
+        """Whether the tile loop uses a name of a structured binding, which a loader cannot capture."""
+        return bool(self._words(binding) & set(re.findall(r"\w+", self.file.source.slice(self.loop))))
 
     def _words(self, node: Node) -> set[str]:
         return {self.text(n) for n in _walk(node) if n.type == "identifier"}
@@ -149,6 +185,11 @@ def _is_element(name: Node) -> bool:
         node, subscripted = node.parent, True
     parent = node.parent
     return subscripted and not (parent is not None and parent.type == "pointer_expression")
+
+
+def _is_number(symbol: Symbol) -> bool:
+    """Whether a variable can hold no more than a shared address as a number, or is a pointer by deduction."""
+    return symbol.type.startswith("auto") or _INTEGER.search(symbol.type) is not None
 
 
 def _of_pointers(node: Node) -> bool:

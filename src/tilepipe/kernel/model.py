@@ -37,7 +37,8 @@ __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "buil
 
 Answers = Mapping[str, int | str | None]
 _ASYNC_BYTES = (4, 8, 16)
-_OUR_NAMES = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load|stage|next))\b")
+_OURS = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load))\b")  # in whatever tilepipe writes
+_NAMES = re.compile(rb"\btp_\w+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +223,7 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
             "asynchronous copy, commit or wait here",
             "hand over the version with one tile and plain loads",
         )
-    ours = _OUR_NAMES.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
+    ours = _OURS.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
     if ours is not None:
         return refusal(
             "TP002",
@@ -230,6 +231,15 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
             file.source.place(Span(ours.start(), ours.end())),
             "a name that a pipelined kernel has",
             "hand over the file that it was made from",
+        )
+    taken = _NAMES.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
+    if taken is not None:
+        return refusal(
+            "TP020",
+            f"`{taken.group().decode()}` is a name that a pipelined kernel may use",
+            file.source.place(Span(taken.start(), taken.end())),
+            "names with `tp_` are tilepipe's",
+            "give it another name",
         )
     if not found:
         return refusal(

@@ -92,6 +92,24 @@ def parts_can_be_split(q: Question) -> Refusal | None:
     return None
 
 
+def calls_can_be_inlined(q: Question) -> Refusal | None:
+    """TP021: the loader has a helper's text in place of its call, so the call must say the template arguments that
+    the text names."""
+    for item in sorted(q.split.loader, key=lambda i: i.order):
+        call = item.statement.call
+        words = set(_WORD.findall(q.source.slice(call.body))) if call is not None else set()
+        for name in call.deduced if call is not None else ():
+            if call is not None and name in words:
+                return refusal(
+                    "TP021",
+                    f"the load phase calls `{call.name}`, whose template argument `{name}` is deduced",
+                    q.source.place(item.statement.span),
+                    "the loader needs its text in place of the call",
+                    f"say the argument in the call: `{call.name}<…>(…)`",
+                )
+    return None
+
+
 def _header_function(q: Question, store: StoreUse) -> str:
     """The function known by its effects alone that makes a store, "" where the file's own text or a macro does."""
     if store.store is None or not store.store.in_macro:
