@@ -272,6 +272,8 @@ def _replayed(path: str, kernel: str) -> str | Refusal:
 def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[Job, ...] | Refusal:
     """Every kernel of the file, or the one that `options` names. Reads the file and, `with_problem`, its problem
     file."""
+    if path.startswith("-"):
+        path = f"./{path}"  # a compiler would take it for an option
     source = read_source(path)
     if isinstance(source, Refusal):
         return source
