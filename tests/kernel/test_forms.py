@@ -235,3 +235,37 @@ def test_what_a_thread_keeps_for_itself_is_no_tile() -> None:
     assert code(kernel(**{**both, "COMPUTE": constant})) == "TP010"
     alone = kernel(LOAD="s[y][x] = a[k * 128 + threadIdx.x]; sum += s[y][x];", COMPUTE="")
     assert isinstance(alone, Refusal) and "that it stored itself" in alone.diagnostics[0].message
+
+
+HELPER = (
+    "template <class T, int N> __device__ void fill(float t[4][32], T v, int x, int y)"
+    " { T w = v; t[y][x] = w + N; }"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [("fill<float, 3>", ""), ("::fill<float, 3>", ""), ("in::fill<float, 3>", ""), ("fill", "TP021")],
+)
+def test_a_helper_in_place_of_its_call_has_the_template_arguments_that_the_call_says(
+    call: str, expected: str
+) -> None:
+    helper = HELPER.replace(", int N", ", int N = 3") if call == "fill" else HELPER
+    helper = f"namespace in {{ {helper} }}" if call.startswith("in") else helper
+    found = kernel(helper + "\n", LOAD=f"{call}(s, a[k * 128 + threadIdx.x], x, y);")
+    assert code(found) == expected
+    if isinstance(found, Study):
+        (inlined,) = (s.call for s in found.tile.loop.walk() if s.call is not None)
+        assert dict(inlined.template) == {"class T": "float", "int N": "3"}
+
+
+CROSSED = [("N, M", "TP021"), ("M, N", ""), ("4, N", ""), ("M + 1, N", "TP021")]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), CROSSED)
+def test_template_arguments_that_are_names_of_other_parameters_are_refused(
+    arguments: str, expected: str
+) -> None:
+    fill = "void fill(float t[4][32], float v, int x, int y) { t[y][x] = v + M - N; }"
+    top = f"template <int M, const int N> __device__ {fill}\nconstexpr int M = 1, N = 2;\n"
+    assert code(kernel(top, LOAD=f"fill<{arguments}>(s, a[k * 128 + threadIdx.x], x, y);")) == expected

@@ -225,6 +225,8 @@ class Builder:
         """Template parameters with the arguments given or, where nothing can be deduced, their defaults; and the
         names of the others."""
         named = call.child_by_field_name("function")
+        while named is not None and named.type == "qualified_identifier":
+            named = named.child_by_field_name("name")
         listed = named.child_by_field_name("arguments") if named is not None else None
         explicit = named is not None and named.type == "template_function" and listed is not None
         given = [self.a.source.slice(span(a)) for a in listed.named_children] if explicit and listed else []
