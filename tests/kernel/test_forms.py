@@ -269,3 +269,13 @@ def test_template_arguments_that_are_names_of_other_parameters_are_refused(
     fill = "void fill(float t[4][32], float v, int x, int y) { t[y][x] = v + M - N; }"
     top = f"template <int M, const int N> __device__ {fill}\nconstexpr int M = 1, N = 2;\n"
     assert code(kernel(top, LOAD=f"fill<{arguments}>(s, a[k * 128 + threadIdx.x], x, y);")) == expected
+
+
+def test_a_guard_on_one_parameter_does_not_vary_with_another() -> None:
+    fill = "void fill(float t[4][32], const float* p, int k, int i) { if (LIMIT) t[i / 32][i % 32] = p[k * 128 + i]; }"
+    stale = []
+    for limit in ("i < 100", "k < 100"):
+        found = kernel(f"__device__ {fill.replace('LIMIT', limit)}\n", LOAD="fill(s, a, k, threadIdx.x);")
+        assert isinstance(found, Study)
+        stale.append(found.one_buffer is not None)
+    assert stale == [False, True]

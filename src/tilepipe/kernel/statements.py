@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -76,6 +76,9 @@ class Callee:
     template: tuple[tuple[str, str], ...]  # (parameter declaration, argument text)
     is_lambda: bool
     deduced: tuple[str, ...] = ()  # template parameters whose arguments the call's text does not say
+    made_of: Mapping[Symbol, frozenset[Symbol]] = field(
+        default_factory=dict, compare=False
+    )  # parameters' values
 
 
 class Builder:
@@ -195,7 +198,7 @@ class Builder:
     def _call(self, node: Node, function: Function, call: Node) -> Statement:
         listed = call.child_by_field_name("arguments")
         context = self.a.context
-        with self.a.collecting() as bound, self.a.entered(function, call):
+        with self.a.collecting() as bound, self.a.entered(function, call) as made_of:
             body = self.build(function.body)
         first, last = (
             (function.parameters[0], function.parameters[-1]) if function.parameters else (None, None)
@@ -212,6 +215,7 @@ class Builder:
             template,
             function.node.type == "lambda_expression",
             deduced,
+            made_of,
         )
         # The arguments' memory accesses are addresses formed, not reads: `f(tile, A + k)` reads nothing itself.
         own = bound.frozen()
@@ -232,6 +236,7 @@ class Builder:
         given = [self.a.source.slice(span(a)) for a in listed.named_children] if explicit and listed else []
         known, deduced = [], []
         spelled = " ".join((p.text or b"").decode() for p in function.parameters)
+        spelled = re.sub(r"\[\s*\w+\s*[^\]\w\s][^\]]*\]", "", spelled)  # nothing is deduced from `[N + 1]`
         for position, parameter in enumerate(function.template):
             declared_as, _, default = (part.strip() for part in parameter.partition("="))
             name = declared_as.split()[-1].lstrip(".")
