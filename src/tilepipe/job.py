@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 from tilepipe.diagnostics import Place, Refusal, error
 from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
-from tilepipe.kernel.model import KernelModel, build, study
+from tilepipe.kernel.model import KernelModel, Study, build, study
 from tilepipe.kernel.widen import Wide, constants_wanted, widen
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
@@ -31,7 +34,7 @@ from tilepipe.problem import (
 from tilepipe.problem.expressions import evaluate, evaluate_number
 from tilepipe.rewrite.launches import find_launches
 from tilepipe.source import SourceFile, Span
-from tilepipe.toolchain import Question, Toolchain, Unit, select_toolchain
+from tilepipe.toolchain import Asked, Question, Toolchain, Unit, select_toolchain
 from tilepipe.toolchain.includes import gather
 from tilepipe.toolchain.types import Compiled
 
@@ -110,17 +113,35 @@ class Job:
         return () if isinstance(found, Refusal) else found[1]
 
     @cached_property
+    def _found(self) -> Study | Refusal:
+        """What the source alone says."""
+        return study(self.file, self.kernel, self.options.no_alias)
+
+    def _questions(self, found: Study) -> tuple[Question, ...]:
+        asks = (*found.asks, *constants_wanted(found))
+        return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
+
+    @cached_property
     def _studied(self) -> tuple[KernelModel, tuple[Wide, ...]] | Refusal:
-        found = study(self.file, self.kernel, self.options.no_alias)
+        found = self._found
         if isinstance(found, Refusal):
             return found
-        asks = (*found.asks, *constants_wanted(found))
-        questions = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
-        answers = self.toolchain.answer(self.unit(found.text), questions)
+        answers = self.toolchain.answer(self.unit(found.text), self._questions(found))
         if isinstance(answers, Refusal):
             return answers
         model = build(found, answers)
+        if isinstance(model, Refusal):
+            return model
         return model, tuple(w for w in widen(model, answers) if isinstance(w, Wide))
+
+    @property
+    def asked(self) -> Asked | None:
+        """What the compiler is to be asked about the kernel; None where there is nothing to ask."""
+        found = self._found
+        generic = bool(self.kernel.template) and self.unit().instantiate is None
+        if isinstance(found, Refusal) or generic:
+            return None
+        return Asked(self.unit(found.text), self._questions(found), self.kernel.span)
 
     @cached_property
     def plan(self) -> Plan | Refusal:
@@ -251,6 +272,8 @@ def _replayed(path: str, kernel: str) -> str | Refusal:
 def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[Job, ...] | Refusal:
     """Every kernel of the file, or the one that `options` names. Reads the file and, `with_problem`, its problem
     file."""
+    if path.startswith("-"):
+        path = f"./{path}"  # a compiler would take it for an option
     source = read_source(path)
     if isinstance(source, Refusal):
         return source
@@ -282,6 +305,16 @@ def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[J
     return tuple(
         Job(file, k, problem[0].get(k.name), problem[1], options, toolchain, device, arch) for k in kernels
     )
+
+
+def ask_ahead(jobs: Sequence[Job]) -> None:
+    """Put all that the compiler is asked about the kernels of a file at once: the originals are compiled side by
+    side while the kernels are read, and questions about all of them are asked in one compilation."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for job in jobs:
+            pool.submit(getattr, job, "original")
+        asked = [one for job in jobs if (one := job.asked) is not None]
+        jobs[0].toolchain.answer_together(jobs[0].file.source.text, asked)
 
 
 def open_job(path: str, options: Options) -> Job | Refusal:

@@ -126,7 +126,9 @@ def candidate_report(
 
 
 def nothing_viable(planned: Planned) -> Refusal:
-    """TP151: the plan has no candidate that may be built."""
+    """TP151: the plan has no candidate that may be built; TP022 where one buffer is the only legal way."""
+    if planned.model.one_buffer is not None:
+        return planned.model.one_buffer
     wishes = planned.job.wishes
     asked = [c for c in planned.plan.candidates if isinstance(wishes, Wishes) and wishes.admit(c)]
     why = "; ".join(f"{c.id}: {c.reason}" for c in asked[:3])

@@ -12,7 +12,7 @@ from tilepipe.emulating import emulate as emulate_kernel
 from tilepipe.evidence.benchmark import fastest
 from tilepipe.evidence.types import Benchmark
 from tilepipe.gpu import normalise_arch
-from tilepipe.job import Job, open_job, open_jobs, read_source
+from tilepipe.job import Job, ask_ahead, open_job, open_jobs, read_source
 from tilepipe.kernel.file import CudaFile
 from tilepipe.launch import CpuDevice, CudaDevice
 from tilepipe.options import Options
@@ -42,8 +42,8 @@ from tilepipe.source import SourceFile
 from tilepipe.toolchain import select_toolchain
 
 __all__ = [
-    "bench", "check", "draft", "emulate", "open_job", "open_jobs", "pipeline_source", "rewrite", "run", "sass",
-    "verify",
+    "bench", "check", "check_all", "draft", "emulate", "open_job", "open_jobs", "pipeline_source", "rewrite", "run",
+    "sass", "verify",
 ]  # fmt: skip
 
 # A version of a kernel that somebody else made, in the shape of a candidate.
@@ -86,6 +86,13 @@ def check(job: Job) -> RunReport | Refusal:
     if not planned.plan.order:
         return refused_report(nothing_viable(planned), planned.report)
     return replace(planned.report, chosen=None)
+
+
+def check_all(jobs: tuple[Job, ...]) -> list[RunReport | Refusal]:
+    """Steps 1 and 2 for the kernels of a file."""
+    if len(jobs) > 1:
+        ask_ahead(jobs)
+    return [check(job) for job in jobs]
 
 
 def rewrite(job: Job) -> RunReport | Refusal:

@@ -41,8 +41,8 @@ class FakeSteps(types.ModuleType):
         self.calls.append(call)
         return self.result() if callable(self.result) else self.result
 
-    def check(self, job: Any) -> Any:
-        return self._step("check", job)
+    def check_all(self, jobs: Any) -> Any:
+        return [self._step("check", job) for job in jobs]
 
     def rewrite(self, job: Any) -> Any:
         return self._step("rewrite", job)

@@ -147,3 +147,14 @@ def test_patch_takes_our_diffs(tmp_path: Path, before: str, after: str) -> None:
         assert done.returncode == 0, done.stderr
         got = (tmp_path / "k.cu").read_text(encoding="utf-8") if (tmp_path / "k.cu").exists() else ""
         assert got == after
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    refused = write_file(str(pipe), b"source")
+    assert isinstance(refused, Refusal) and "nobody reads this pipe" in refused.diagnostics[0].message
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert write_file(str(pipe), b"source") is None
+    assert os.read(reading, 99) == b"source"
+    os.close(reading)

@@ -38,6 +38,13 @@ def test_a_closed_pipe_is_quiet() -> None:
         assert process.wait(30) in (0, 141)
 
 
+def test_a_full_disk_behind_stdout_is_said() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*TILEPIPE, "explain"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert b"TP142 error: cannot write to stdout" in done.stderr
+
+
 def test_a_closed_pipe_is_quiet_in_the_setup_script_too() -> None:
     script = Path(__file__).parents[2] / "scripts" / "setup.py"
     reading, writing = os.pipe()

@@ -95,7 +95,7 @@ def test_why_there_is_no_tile_loop() -> None:
     mixed = kernel(
         BEFORE="float v;",
         LOAD="v = a[k * 128 + threadIdx.x]; s[y][x] = v;",
-        COMPUTE="v = s[y][31 - x]; sum += v;",
+        COMPUTE="sum += v; v = s[y][31 - x]; sum += v;",
     )
     assert (
         isinstance(mixed, Refusal)
@@ -145,3 +145,137 @@ def test_kernels_of_one_name_are_told_apart() -> None:
     )
     file = CudaFile(SourceFile("f.cu", racy + plain))
     assert [code(study(file, k)) for k in file.kernels] == ["TP010", ""]
+
+
+def test_the_types_of_a_discarded_arm_are_asked_before_its_condition() -> None:
+    arm = "{ ALIAS s[y][x] = (k < 9) ? a[k * 128 + threadIdx.x] : 0.0f; }"
+    load = f"if constexpr (GUARD) {arm} else s[y][x] = a[k * 128 + threadIdx.x];"
+    plain, named = (
+        kernel(LOAD=load.replace("ALIAS", alias).replace("k < 9", limit))
+        for alias, limit in (("", "k < 9"), ("const int m = 9;", "k < m"))
+    )
+    assert isinstance(plain, Study) and isinstance(named, Study)
+    at = [study_.text.index("if constexpr") for study_ in (plain, named)]
+    first = next(a for a in plain.asks if a.key.startswith("load:"))
+    assert first.offset == at[0]
+    inside = next(a for a in named.asks if a.key.startswith("load:"))
+    assert inside.offset > at[1]
+
+
+def test_the_bound_of_a_copy_loop_keeps_members_of_other_scopes() -> None:
+    found = kernel(
+        "struct Cfg { static constexpr int N = 8; };\n",
+        BEFORE="const int N = Cfg::N;",
+        LOAD="for (int i = 0; i < N / Cfg::N; ++i) s[y][x] = a[k * 128 + threadIdx.x];",
+    )
+    assert isinstance(found, Study)
+    bound = next(a for a in found.asks if a.key.startswith("bound:"))
+    assert bound.expression == "(Cfg::N) / Cfg::N"
+
+
+MIXED = {
+    "BEFORE": "float v;",
+    "LOAD": "v = a[k * 128 + threadIdx.x]; s[y][x] = v;",
+    "COMPUTE": "v = s[y][31 - x]; sum += v;",
+}
+
+
+def test_a_variable_of_load_and_computation_becomes_two() -> None:
+    found = kernel(**MIXED)
+    assert isinstance(found, Study)
+    assert "        {\n        float v;\n        v = a[" in found.file.source.text
+    assert not found.split.copied - {s for s in found.split.copied if s.name == "k"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"COMPUTE": "sum += v; v = s[y][31 - x];"},
+        {"COMPUTE": "if (x < 7) v = s[y][31 - x]; sum += v;"},
+        {"LOAD": "if (x < 7) v = a[k * 128 + threadIdx.x]; s[y][x] = v;"},
+        {"LOAD": "v = v + a[k * 128 + threadIdx.x]; s[y][x] = v;"},
+        {"BEFORE": "float v; float* p = &v;"},
+        {"BEFORE": "float v; float& w = v;"},
+        {"BEFORE": "float v; auto set = [&] { v = 1.0f; };"},
+        {"BEFORE": "static float v;"},
+        {
+            "BEFORE": "float2 v;",
+            "LOAD": "v.x = a[k]; s[y][x] = v.x;",
+            "COMPUTE": "v.x = s[y][31 - x]; sum += v.x;",
+        },
+        {"c[threadIdx.x] = sum;": "c[threadIdx.x] = sum + v;"},
+    ],
+)
+def test_a_variable_that_carries_a_value_from_load_to_computation_stays_one(change: dict[str, str]) -> None:
+    assert code(kernel(**{**MIXED, **change})) == "TP001"
+
+
+def test_a_statement_macro_that_loads_into_a_variable_is_written_out() -> None:
+    found = kernel(
+        "#define VLOAD(v, p) v = *(p);\n", LOAD="float v; VLOAD(v, a + k * 128 + threadIdx.x) s[y][x] = v;"
+    )
+    assert isinstance(found, Study)
+    assert "v = *(a + k * 128 + threadIdx.x);" in found.file.source.text
+    two = kernel("#define VLOAD(v, p) v = *(p); v += 1;\n", LOAD="float v; VLOAD(v, a + k) s[y][x] = v;")
+    assert isinstance(two, Study) and "VLOAD(v, a + k)" in two.file.source.text
+
+
+OWN = "q[threadIdx.x] = b[k * 128 + threadIdx.x]; sum += q[threadIdx.x] * s[y][31 - x];"
+
+
+def test_what_a_thread_keeps_for_itself_is_no_tile() -> None:
+    top = "const float* __restrict__ a, const float* __restrict__ b,"
+    both = {"BEFORE": "__shared__ float q[128];", "COMPUTE": OWN, "const float* __restrict__ a,": top}
+    found = kernel(**both)
+    assert isinstance(found, Study)
+    assert {s.name for s in found.tile.staged} == {"s"} and {s.name for s in found.tile.scratch} == {"q"}
+    shared = OWN.replace("+= q[threadIdx.x]", "+= q[127 - threadIdx.x]")
+    assert code(kernel(**{**both, "COMPUTE": shared})) == "TP010"
+    constant = OWN.replace("q[threadIdx.x]", "q[5]")
+    assert code(kernel(**{**both, "COMPUTE": constant})) == "TP010"
+    alone = kernel(LOAD="s[y][x] = a[k * 128 + threadIdx.x]; sum += s[y][x];", COMPUTE="")
+    assert isinstance(alone, Refusal) and "that it stored itself" in alone.diagnostics[0].message
+
+
+HELPER = (
+    "template <class T, int N> __device__ void fill(float t[4][32], T v, int x, int y)"
+    " { T w = v; t[y][x] = w + N; }"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [("fill<float, 3>", ""), ("::fill<float, 3>", ""), ("in::fill<float, 3>", ""), ("fill", "TP021")],
+)
+def test_a_helper_in_place_of_its_call_has_the_template_arguments_that_the_call_says(
+    call: str, expected: str
+) -> None:
+    helper = HELPER.replace(", int N", ", int N = 3") if call == "fill" else HELPER
+    helper = f"namespace in {{ {helper} }}" if call.startswith("in") else helper
+    found = kernel(helper + "\n", LOAD=f"{call}(s, a[k * 128 + threadIdx.x], x, y);")
+    assert code(found) == expected
+    if isinstance(found, Study):
+        (inlined,) = (s.call for s in found.tile.loop.walk() if s.call is not None)
+        assert dict(inlined.template) == {"class T": "float", "int N": "3"}
+
+
+CROSSED = [("N, M", "TP021"), ("M, N", ""), ("4, N", ""), ("M + 1, N", "TP021")]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), CROSSED)
+def test_template_arguments_that_are_names_of_other_parameters_are_refused(
+    arguments: str, expected: str
+) -> None:
+    fill = "void fill(float t[4][32], float v, int x, int y) { t[y][x] = v + M - N; }"
+    top = f"template <int M, const int N> __device__ {fill}\nconstexpr int M = 1, N = 2;\n"
+    assert code(kernel(top, LOAD=f"fill<{arguments}>(s, a[k * 128 + threadIdx.x], x, y);")) == expected
+
+
+def test_a_guard_on_one_parameter_does_not_vary_with_another() -> None:
+    fill = "void fill(float t[4][32], const float* p, int k, int i) { if (LIMIT) t[i / 32][i % 32] = p[k * 128 + i]; }"
+    stale = []
+    for limit in ("i < 100", "k < 100"):
+        found = kernel(f"__device__ {fill.replace('LIMIT', limit)}\n", LOAD="fill(s, a, k, threadIdx.x);")
+        assert isinstance(found, Study)
+        stale.append(found.one_buffer is not None)
+    assert stale == [False, True]

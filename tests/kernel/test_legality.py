@@ -10,7 +10,7 @@ import pytest
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.kernel.file import CudaFile
-from tilepipe.kernel.model import Study, study
+from tilepipe.kernel.model import Study, build, study
 from tilepipe.source import SourceFile
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "refusals").glob("TP0*.md"))
@@ -34,8 +34,13 @@ __global__ void f(const float* __restrict__ a, const int* __restrict__ idx, floa
 
 
 def answer(text: str, no_alias: frozenset[str] = frozenset()) -> Study | Refusal:
+    """The study of a kernel, or why it is refused where the compiler says nothing and stages are wanted."""
     file = CudaFile(SourceFile("f.cu", text))
-    return study(file, file.kernels[0], no_alias)
+    found = study(file, file.kernels[0], no_alias)
+    if isinstance(found, Refusal) or found.one_buffer is not None:
+        return found if isinstance(found, Refusal) else found.one_buffer
+    built = build(found, {})
+    return built if isinstance(built, Refusal) else found
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 // Kernels that invite a wrong pipeline, one after the other: `//// name: expected`, perhaps what stands before the
 // kernel and `//// body`, then the body of `f(const float* a, const int* idx, float* c, int n)` (harness.py).
-// Expected is the code of the refusal, or "exact": every form that is emitted equals the original, bit by bit.
+// Expected is the code of the refusal, "exact": every form that is emitted equals the original, bit by bit, or
+// "one buffer": so does prefetch, the only form.
 
 //// counter_after: exact
     __shared__ float s[128];
@@ -122,7 +123,7 @@ struct P { float x, y; };
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
 
-//// continue_skip: TP022
+//// continue_skip: one buffer
     __shared__ float s[128];
     float sum = 0.0f;
     for (int k = 0; k < n; ++k) {
@@ -133,7 +134,7 @@ struct P { float x, y; };
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
 
-//// break_copy: TP022
+//// break_copy: one buffer
     __shared__ float s[128];
     float sum = 0.0f;
     for (int k = 0; k < n; ++k) {
@@ -1230,7 +1231,7 @@ __device__ void advance(int* r) { *r += 1; }
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
 
-//// guard_bool_varying: TP022
+//// guard_bool_varying: one buffer
     __shared__ float s[128];
     float sum = 0.0f;
     for (int k = 0; k < n; ++k) {
@@ -1669,3 +1670,61 @@ __device__ int next(int k) { return k + 1; }
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
 
+//// register_in_turn: exact
+    __shared__ float s[128];
+    float sum = 0.0f;
+    float v, w;
+    for (int k = 0; k < n; ++k) {
+        v = a[k * 128 + threadIdx.x];
+        s[threadIdx.x] = v;
+        __syncthreads();
+        w = 1.0f;
+        for (int i = 0; i < 128; ++i) {
+            v = s[i] * w;
+            w = v + 0.5f;
+            sum = sum * 0.5f + v;
+        }
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// register_in_turn_after: TP001
+    __shared__ float s[128];
+    float sum = 0.0f;
+    float v = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        v = a[k * 128 + threadIdx.x];
+        s[threadIdx.x] = v;
+        __syncthreads();
+        if (k & 1) v = s[127 - threadIdx.x];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum + v;
+
+//// private_row: exact
+    __shared__ float s[128];
+    __shared__ float own[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        for (int j = 0; j < 3; ++j) {
+            own[threadIdx.x] = a[j * 128 + threadIdx.x];
+            for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i] * own[threadIdx.x];
+        }
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// shared_row_without_barrier: TP010
+    __shared__ float s[128];
+    __shared__ float own[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        s[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        own[threadIdx.x] = a[threadIdx.x];
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i] * own[127 - threadIdx.x];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;

@@ -15,7 +15,7 @@ ZOO = sorted((Path(__file__).parent.parent / "zoo").glob("*.cu"))
 def device_part(text: str, kernel: str = "k") -> str:
     source = SourceFile("a.cu", text)
     known = macros([source])
-    return extract(source, kernel, known, not defines_kernel(source, kernel, known)).text
+    return extract(source, frozenset({kernel}), known, not defines_kernel(source, kernel, known)).text
 
 
 KERNEL = "__global__ void k(float* p) { p[0] = 1; }\n"

@@ -105,7 +105,7 @@ def check(
     if isinstance(jobs, Refusal):
         reports = [refused_report(jobs)]
     else:
-        reports = [_as_report(steps.check(job)) for job in jobs]
+        reports = [_as_report(report) for report in steps.check_all(jobs)]
     values = [to_json(report) for report in reports]
     failed = deliver_json(values if len(values) > 1 else values[0], json)
     failed = failed or deliver_page(reports, targets, "check", options, original_text(str(file)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -14,6 +15,7 @@ from tilepipe.diagnostics import error
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 DEBUG_VARIABLE = "TILEPIPE_DEBUG"
 
 
@@ -30,9 +32,20 @@ def exit_code_of(command: Callable[[], int]) -> int:
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
+    except OSError as failure:
+        return _stdout_is_full(failure) if failure.errno in _NO_ROOM else _internal_error(failure)
     except Exception as bug:
         return _internal_error(bug)
     return code
+
+
+def _stdout_is_full(failure: OSError) -> int:
+    """Files are written elsewhere, with their own answers, so it is stdout or stderr that takes no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    reason = failure.strerror or str(failure)
+    refusal = error("TP142", f"cannot write to stdout: {reason}", help="free the space, or write elsewhere")
+    print_diagnostics(refusal.diagnostics)
+    return refusal.exit_code
 
 
 def _internal_error(bug: Exception) -> int:

@@ -143,7 +143,15 @@ def _copy_beside(target: str) -> str:
 
 
 def _write_stream(target: str, data: bytes) -> None:
-    with open(target, "wb") as stream:
+    """Write to a device or pipe; a pipe that nobody reads is an error, not something to wait for."""
+    try:
+        handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as failure:
+        raise (
+            OSError(errno.ENXIO, "nobody reads this pipe") if failure.errno == errno.ENXIO else failure
+        ) from None
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as stream:
         stream.write(data)
 
 

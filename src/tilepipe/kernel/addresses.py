@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tree_sitter import Node
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, header_effects
 from tilepipe.source.parse import span
 
@@ -52,12 +54,18 @@ class _Finder:
         staged = tile.staged
         self.tiles = {s.name for s in staged}
         self.tiles |= {s.name for s, targets in analysed.points.items() if targets & staged}
+        self.holders = {
+            s
+            for s, targets in analysed.points.items()
+            if targets & staged and s.kind == "local" and not s.rank and s.key[1] == ()
+        }
         self.shared = {s.name for st in analysed.body.walk() for s in st.declares if s.kind == "shared"}
 
     def hidden(self) -> Iterator[tuple[Node, str, str]]:
         """Each place where an address gets out of sight: the node, what it is, what to write instead."""
         kernel = self.file.tree.root.named_descendant_for_byte_range(self.body.start, self.body.end)
-        bound = self._types_with_references()
+        bound = _types_with_references(self.file)
+        yield from self._held(kernel)
         for node in _walk(kernel) if kernel is not None else ():
             before = node.end_byte <= self.loop.start
             if node.type == "pointer_expression" and self.text(node).startswith("&"):
@@ -68,6 +76,12 @@ class _Finder:
                         f"the address of `{name}` is taken",
                         f"use `{name}` by its name, or a copy of it",
                     )
+            elif node.type == "structured_binding_declarator" and self._named_inside(node):
+                yield (
+                    node,
+                    "a structured binding is changed or read in the loop",
+                    "use variables of their own",
+                )
             elif node.type == "type_identifier" and self.text(node) in bound:
                 what = f"`{self.text(node)}` holds a reference"
                 yield node, what, "use the variable by its name"
@@ -78,6 +92,25 @@ class _Finder:
             elif before and node.type == "assignment_expression" and self._kept_elsewhere(node):
                 yield node, "a tile's address is stored", "use the array, or a plain local pointer to it"
 
+    def _held(self, kernel: Node | None) -> Iterator[tuple[Node, str, str]]:
+        """Variables that hold a tile's address and are no plain pointers to its elements."""
+        for symbol in sorted(self.holders, key=lambda s: s.key):
+            node = (
+                kernel.descendant_for_byte_range(symbol.key[0], symbol.key[0] + 1)
+                if kernel is not None
+                else None
+            )
+            if node is None:
+                continue
+            if symbol.pointer and "volatile" in self.file.source.slice(symbol.decl):
+                yield node, f"`{symbol.name}` points to volatile elements of a tile", "leave `volatile` out"
+            elif not (symbol.pointer or symbol.reference or _is_number(symbol)):
+                yield (
+                    node,
+                    f"`{symbol.name}` holds a tile's address",
+                    "use the array, or a plain pointer to it",
+                )
+
     def text(self, node: Node | None) -> str:
         return self.file.source.slice(span(node)) if node is not None else ""
 
@@ -87,25 +120,12 @@ class _Finder:
         call = listed.parent if listed is not None and listed.type == "argument_list" else None
         return call is not None and self.text(call.child_by_field_name("function")) in self.file.functions
 
+    def _named_inside(self, binding: Node) -> bool:
+        """Whether the tile loop uses a name of a structured binding, which a loader cannot capture."""
+        return bool(self._words(binding) & set(re.findall(r"\w+", self.file.source.slice(self.loop))))
+
     def _words(self, node: Node) -> set[str]:
         return {self.text(n) for n in _walk(node) if n.type == "identifier"}
-
-    def _types_with_references(self) -> set[str]:
-        """Names of the file's structs that have a reference among their members."""
-        found = set()
-        for node in _walk(self.file.tree.root):
-            if node.type in ("struct_specifier", "class_specifier"):
-                members = node.child_by_field_name("body")
-                fields = members.named_children if members is not None else []
-                held = any(
-                    child.type == "reference_declarator"
-                    for field in fields
-                    if field.type == "field_declaration"
-                    for child in field.named_children
-                )
-                if held:
-                    found.add(self.text(node.child_by_field_name("name")))
-        return found
 
     def _to_integer(self, node: Node) -> bool:
         """Whether an integer is made of a tile's address in a way that its stages would not follow."""
@@ -132,6 +152,30 @@ class _Finder:
         return not plain and any(not _is_element(n) for n in names)
 
 
+@lru_cache(maxsize=8)  # a file has many kernels
+def _types_with_references(file: CudaFile) -> frozenset[str]:
+    """Names of the file's structs that have a reference among their members."""
+    found = set()
+    for node in _walk(file.tree.root) if _has_types(file) else ():
+        if node.type in ("struct_specifier", "class_specifier"):
+            members = node.child_by_field_name("body")
+            fields = members.named_children if members is not None else []
+            held = any(
+                child.type == "reference_declarator"
+                for field in fields
+                if field.type == "field_declaration"
+                for child in field.named_children
+            )
+            name = node.child_by_field_name("name")
+            if held and name is not None:
+                found.add(file.source.slice(span(name)))
+    return frozenset(found)
+
+
+def _has_types(file: CudaFile) -> bool:
+    return b"struct" in file.source.data or b"class" in file.source.data
+
+
 def _is_element(name: Node) -> bool:
     """Whether a name stands for an element's value: `s[i]`, and not `&s[i]` or `s`."""
     node, subscripted = name, False
@@ -141,6 +185,11 @@ def _is_element(name: Node) -> bool:
         node, subscripted = node.parent, True
     parent = node.parent
     return subscripted and not (parent is not None and parent.type == "pointer_expression")
+
+
+def _is_number(symbol: Symbol) -> bool:
+    """Whether a variable can hold no more than a shared address as a number, or is a pointer by deduction."""
+    return symbol.type.startswith("auto") or _INTEGER.search(symbol.type) is not None
 
 
 def _of_pointers(node: Node) -> bool:

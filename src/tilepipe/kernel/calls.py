@@ -70,10 +70,12 @@ class Calls(Places):
         return function if known_here and len(self.context) < _DEPTH else None
 
     @contextmanager
-    def entered(self, function: Function, call: Node) -> Iterator[None]:
-        """Walk a callee: its parameters bound to the call's arguments in a scope of their own."""
+    def entered(self, function: Function, call: Node) -> Iterator[dict[Symbol, frozenset[Symbol]]]:
+        """Walk a callee: its parameters bound to the call's arguments in a scope of their own. Yields what each
+        parameter that is a variable is made of."""
         arguments = arguments_of(call)
         bound: dict[str, Symbol | Place] = {}
+        made_of: dict[Symbol, frozenset[Symbol]] = {}
         context = (*self.context, self.where(call).start)
         for parameter, argument in zip(function.parameters, arguments, strict=False):
             text = parameter.text.decode() if parameter.text else ""
@@ -83,8 +85,11 @@ class Calls(Places):
                     bound[named.name] = at  # an array parameter is the caller's array
                 else:
                     symbol = replace(named, rank=0, pointer=named.pointer or named.is_array)
-                    self.points[symbol] |= self.value(argument)
+                    with self.collecting() as inner:
+                        self.points[symbol] |= self.value(argument)
+                    self.merge(inner)
                     self.out.defs.add(symbol)
+                    made_of[symbol] = frozenset(inner.uses | inner.defs)
                     bound[symbol.name] = symbol
         is_lambda = function.node.type == "lambda_expression"
         outer_scopes, outer_context, outer_site = self.scopes, self.context, self.site
@@ -92,7 +97,7 @@ class Calls(Places):
         # A header's text is not the author's file: whatever it does is placed at the call.
         self.context, self.site = context, self.where(call) if function.foreign else None
         try:
-            yield
+            yield made_of
         finally:
             self.scopes, self.context, self.site = outer_scopes, outer_context, outer_site
 

@@ -17,7 +17,7 @@ _PRAGMAS = re.compile(rb"(?:^[ \t]*#[ \t]*pragma[^\n]*\n)+[ \t]*\Z", re.MULTILIN
 def missing_layout(source: SourceFile, tile: TileLoop) -> tuple[Edit, ...]:
     """The insertions that give the loop a block of its own around it and inside of it, on lines of their own."""
     data, loop = source.data, tile.loop
-    indent = _indent(data, loop.span.start)
+    indent = indent_of(data, loop.span.start)
     edits = [*_around(data, tile, indent)]
     body = loop.children[0]
     if body.kind != "block":
@@ -35,19 +35,25 @@ def _around(data: bytes, tile: TileLoop, indent: str) -> list[Edit]:
     """Braces where the loop is the body of a branch or of another loop; line ends before and after it."""
     start, end = tile.loop.span.start, tile.loop.span.end
     if tile.path[-1].kind != "block":
-        pragmas = _PRAGMAS.search(data, 0, start)
-        before = pragmas.start() if pragmas is not None else start
-        opening = f"{indent}{{\n" if pragmas is not None else f"{{\n{indent}"
+        before = start_with_pragmas(data, start)
+        opening = f"{indent}{{\n" if before < start else f"{{\n{indent}"
         return [_insert(before, opening), _insert(end, f"\n{indent}}}\n{indent}")]
     edits = [] if _starts_line(data, start) else [_insert(start, f"\n{indent}")]
     return edits if _ends_line(data, end) else [*edits, _insert(end, f"\n{indent}")]
+
+
+def start_with_pragmas(data: bytes, start: int) -> int:
+    """Where a statement begins, with the pragma lines directly above it."""
+    pragmas = _PRAGMAS.search(data, 0, start)
+    return pragmas.start() if pragmas is not None else start
 
 
 def _insert(offset: int, text: str) -> Edit:
     return Edit(Span(offset, offset), text)
 
 
-def _indent(data: bytes, offset: int) -> str:
+def indent_of(data: bytes, offset: int) -> str:
+    """The white space before the line of an offset."""
     line = data[data.rfind(b"\n", 0, offset) + 1 : offset]
     return line[: len(line) - len(line.lstrip())].decode()
 

@@ -20,8 +20,13 @@ from tilepipe.kernel.rules_memory import (
     memory_independent,
     not_filled_outside,
 )
-from tilepipe.kernel.rules_state import parts_can_be_split, state_can_be_copied, state_is_named
-from tilepipe.kernel.stale import stale_reads
+from tilepipe.kernel.rules_state import (
+    calls_can_be_inlined,
+    parts_can_be_split,
+    state_can_be_copied,
+    state_is_named,
+)
+from tilepipe.kernel.stale import same_elements
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
@@ -39,8 +44,9 @@ RULES: tuple[Rule, ...] = (
     memory_independent,
     state_can_be_copied,
     parts_can_be_split,
+    calls_can_be_inlined,
     state_is_named,
-    stale_reads,
+    same_elements,
 )
 
 

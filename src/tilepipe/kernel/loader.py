@@ -154,6 +154,10 @@ def _made_varying(item: Item, varying: set[Symbol]) -> set[Symbol]:
         # How often a loop turns does not change what its counter counts.
         parts = [statement.init_effects, statement.condition_effects, statement.update_effects]
     made = {s for part in parts if part.uses & varying for s in part.defs}
+    if statement.call is not None:
+        # Each parameter has its own argument; what the arguments change otherwise counts for all of them.
+        own = {s for s, uses in statement.call.made_of.items() if not uses & varying}
+        made -= own
     for outer in (statement, *item.parents):
         if outer.kind != "block" and outer.condition_effects.uses & varying:
             made |= {s for s in item.own.defs if not outer.span.start <= s.key[0] < outer.span.end}

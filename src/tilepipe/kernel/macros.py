@@ -15,6 +15,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _LINE_JOIN = re.compile(r"\\\r?\n")
 _VALUE = re.compile(r"[\w\s.+\-*/%<>]*")
 _ACTS = re.compile(r"\+\+|--|restrict|volatile")
+_CONTAINERS = ("translation_unit", "declaration_list", "namespace_definition", "linkage_specification")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -60,7 +61,7 @@ def _definitions(root: Node) -> list[Macro]:
                     names = tuple(c.text.decode() for c in parameters.named_children if c.text)
                 macro = Macro(name.text.decode(), names, _COMMENT.sub(" ", _LINE_JOIN.sub(" ", body)).strip())
                 found.append(macro)
-        elif node.type.startswith("preproc_") or node.type in ("translation_unit", "declaration_list"):
+        elif node.type.startswith("preproc_") or node.type in _CONTAINERS:
             stack.extend(reversed(node.children))
     return found
 

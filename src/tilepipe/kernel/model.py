@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel import legality, surroundings
+from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
+from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.flow import Item
@@ -22,19 +23,23 @@ from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.macros import ambiguous
+from tilepipe.kernel.private import without_private
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
+from tilepipe.kernel.scopes import own_registers, written_out
+from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileloop import TileLoop, mixed_register, tile_loops
+from tilepipe.kernel.tileloop import TileLoop, mixed_registers, tile_loops
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
-from tilepipe.source import Span, apply_edits
+from tilepipe.source import Edit, Span, apply_edits
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
 
 Answers = Mapping[str, int | str | None]
 _ASYNC_BYTES = (4, 8, 16)
-_OUR_NAMES = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load|stage|next))\b")
+_OURS = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load))\b")  # in whatever tilepipe writes
+_NAMES = re.compile(rb"\btp_\w+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,9 @@ class Study:
     copies: tuple[Copy | NotACopy, ...]
     loops: Mapping[int, CountedLoop]  # by id of the loop statement
     fragments: FragmentLoop | str
+    meetings: tuple[Meeting, ...]  # to be proved apart once the compiler has answered
+    divergent: frozenset[Symbol]
+    one_buffer: Refusal | None  # TP022 where a stale element is read: stages would change the result
     text: str
     asks: tuple[Ask, ...]
 
@@ -109,10 +117,9 @@ class KernelModel:
     trips: Mapping[int, Trips]
     static_shared: int | None
     max_threads: int | None
-    fragments: (
-        FragmentLoop | str
-    )  # the loop over a tile's groups, or why their fragments cannot be loaded ahead
+    fragments: FragmentLoop | str  # the loop over a tile's groups, or why it cannot run a group ahead
     answers: Answers = field(default_factory=dict)
+    one_buffer: Refusal | None = None  # why only register prefetch into the one buffer is legal
 
     @property
     def fragment_bytes(self) -> int | None:
@@ -150,20 +157,23 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     analysed = file.analyse(kernel)
     tile = _the_loop(file, analysed)
     if isinstance(tile, Refusal):
-        return tile
+        apart = own_registers(file, analysed) if tile.diagnostics[0].code == "TP001" else ()
+        return _again(file, kernel, apart, no_alias) if apart else tile
     unclear = _unclear_macro(file, kernel)
     if unclear is not None:
         return unclear
-    parts = split(tile, surroundings.after_effects(tile))
     divergent = legality.divergence(analysed.body)
+    tile = without_private(file, tile, divergent)
+    if isinstance(tile, Refusal):
+        return tile
+    parts = split(tile, surroundings.after_effects(tile))
     question = Question(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = legality.check(question) or hidden_addresses(file, analysed, tile, parts)
     if refused is not None:
         return refused
-    layout = missing_layout(file.source, tile)
+    layout = missing_layout(file.source, tile) or written_out(file, parts)
     if layout:
-        laid_out = file.with_text(apply_edits(file.source.text, layout))
-        return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
+        return _again(file, kernel, layout, no_alias)
     copies = Copies(file, tile, parts).classify()
     threads = launch_bound(file, kernel)
     loops = {
@@ -171,10 +181,21 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         for i in parts.loader
         if i.statement.is_loop and (loop := counted(file, i.statement, threads, _call_around(i))) is not None
     }
+    meetings = rules_memory.meetings(question)
     fragments = fragment_loop(file, analysed, tile, parts)
-    known = None if isinstance(fragments, str) else fragments
-    text, asks = questions(file, analysed, tile, parts, copies, loops, known)
-    return Study(file, analysed, tile, parts, copies, loops, fragments, text, asks)
+    text, asks = questions(file, analysed, tile, parts, copies, loops, fragments, meetings)
+    stale = stale_reads(question)
+    return Study(
+        file, analysed, tile, parts, copies, loops, fragments, meetings, divergent, stale, text, asks
+    )
+
+
+def _again(
+    file: CudaFile, kernel: KernelText, edits: tuple[Edit, ...], no_alias: frozenset[str]
+) -> Study | Refusal:
+    """The kernel as it reads after the edits."""
+    laid_out = file.with_text(apply_edits(file.source.text, edits))
+    return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
 
 
 def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
@@ -217,7 +238,7 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
             "asynchronous copy, commit or wait here",
             "hand over the version with one tile and plain loads",
         )
-    ours = _OUR_NAMES.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
+    ours = _OURS.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
     if ours is not None:
         return refusal(
             "TP002",
@@ -225,6 +246,15 @@ def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
             file.source.place(Span(ours.start(), ours.end())),
             "a name that a pipelined kernel has",
             "hand over the file that it was made from",
+        )
+    taken = _NAMES.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
+    if taken is not None:
+        return refusal(
+            "TP020",
+            f"`{taken.group().decode()}` is a name that a pipelined kernel may use",
+            file.source.place(Span(taken.start(), taken.end())),
+            "names with `tp_` are tilepipe's",
+            "give it another name",
         )
     if not found:
         return refusal(
@@ -250,12 +280,11 @@ def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> str:
         return (
             "its barriers stand in a function that it calls, and loops of called functions are not pipelined"
         )
-    mixed = mixed_register(analysed.body)
+    mixed = next(mixed_registers(analysed.body), None)
     if mixed is not None:
-        symbol, load, other = mixed
-        lines = [file.source.line_of(s.span.start) for s in (load, other)]
+        load, other = (file.source.line_of(s.span.start) for s in (mixed.load, mixed.other))
         return (
-            f"`{symbol.name}` takes loads from global memory (line {lines[0]}) and from the tile (line {lines[1]}); "
+            f"`{mixed.symbol.name}` takes loads from global memory (line {load}) and from the tile (line {other}); "
             "give each a variable of its own"
         )
     return "no loop both fills shared memory from global memory and computes on it behind barriers"
@@ -264,8 +293,16 @@ def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> str:
 # -- building --------------------------------------------------------------------------------------------------
 
 
-def build(found: Study, answers: Answers) -> KernelModel:
-    """The model, with what the compiler said. `answers` is by the keys of `found.asks`; None is unknown."""
+def build(found: Study, answers: Answers) -> KernelModel | Refusal:
+    """The model, with what the compiler said. `answers` is by the keys of `found.asks`; None is unknown.
+
+    TP017 where a load and a store of one array are not proved to stay apart.
+    """
+    model = _modelled(found, answers)
+    return disjoint.settled(model, found.meetings, found.divergent) or model
+
+
+def _modelled(found: Study, answers: Answers) -> KernelModel:
     threads = _integer(answers.get("threads"))
     loops = {key: _known(loop, threads) for key, loop in found.loops.items()}
     counts: dict[int, Trips] = {}
@@ -294,7 +331,7 @@ def build(found: Study, answers: Answers) -> KernelModel:
         fragments = with_groups(fragments, bound, step)
     return KernelModel(
         found.file, found.analysed.kernel, found.analysed, found.tile, found.split, found.copies, buffers, loads,
-        counts, static, threads, fragments, dict(answers),
+        counts, static, threads, fragments, dict(answers), found.one_buffer,
     )  # fmt: skip
 
 

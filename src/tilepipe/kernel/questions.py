@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from tilepipe.kernel.copies import Copy, NotACopy
+from tilepipe.kernel.disjoint import Meeting, sizes_wanted
 from tilepipe.kernel.file import Analysed, CudaFile
+from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_text
 from tilepipe.kernel.loader import Split
@@ -16,6 +19,8 @@ from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop
 from tilepipe.source import Edit, Span, apply_edits
+
+_CONSTEXPR = re.compile(r"if\s+constexpr\b")
 
 
 @dataclass(frozen=True)
@@ -35,32 +40,31 @@ def questions(
     parts: Split,
     copies: tuple[Copy | NotACopy, ...],
     loops: Mapping[int, CountedLoop],
-    fragments: FragmentLoop | None,
+    fragments: FragmentLoop | str,
+    meetings: tuple[Meeting, ...],
 ) -> tuple[str, tuple[Ask, ...]]:
     """What the compiler must be asked about a loop, and the text to ask it in (with braces around unbraced bodies)."""
     wanted: dict[str, tuple[Literal["value", "type"], str, int]] = {}
     for copy in copies:
-        at = copy.use.item.statement.span.start
+        at, asked_at = copy.use.item.statement.span.start, _place(file, copy.use.item)
         if copy.use.store is not None and not copy.use.store.in_macro:
             target = file.source.slice(copy.use.store.left)
-            wanted[f"size:{at}"] = ("value", f"sizeof({target})", at)
-            wanted[f"type:{at}"] = ("type", target, at)
+            wanted[f"size:{at}"] = ("value", f"sizeof({target})", asked_at)
+            wanted[f"type:{at}"] = ("type", target, asked_at)
         if isinstance(copy, Copy):
-            there = copy.source_at.statement.span.start
-            wanted[f"source:{at}"] = ("type", copy.source, there)
+            wanted[f"source:{at}"] = ("type", copy.source, _place(file, copy.source_at))
     loader = sorted(parts.loader, key=lambda i: i.order)  # a fixed order, since the cache knows answers by it
     for item in loader:
         for load in item.own.loads:
-            at = item.statement.span.start
-            wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), at)
+            wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), _place(file, item))
     for item in loader:
         loop = loops.get(id(item.statement))
         if loop is not None:
-            at = item.statement.span.start
-            wanted[f"bound:{at}"] = ("value", loop.bound_question, at)
-            wanted[f"step:{at}"] = ("value", loop.step_question, at)
-            wanted[f"start:{at}"] = ("value", loop.start, at)
-    if fragments is not None:
+            at, asked_at = item.statement.span.start, _place(file, item)
+            wanted[f"bound:{at}"] = ("value", loop.bound_question, asked_at)
+            wanted[f"step:{at}"] = ("value", loop.step_question, asked_at)
+            wanted[f"start:{at}"] = ("value", loop.start, asked_at)
+    if not isinstance(fragments, str):
         at = fragments.loop.span.start
         wanted["groups:bound"] = ("value", fragments.counted.bound_question, at)
         wanted["groups:step"] = ("value", fragments.counted.step_question, at)
@@ -70,6 +74,8 @@ def questions(
         if not array.extern:
             at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
             wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
+    for key, expression, at in sizes_wanted(file, analysed, meetings):
+        wanted[key] = ("value", expression, at)
     kernel = analysed.kernel
     bound = launch_bound_text(file, kernel)
     if bound is not None:
@@ -78,6 +84,19 @@ def questions(
     text = apply_edits(file.source.text, braces)
     asks = tuple(Ask(key, kind, text_, _shifted(at, braces)) for key, (kind, text_, at) in wanted.items())
     return text, asks
+
+
+def _place(file: CudaFile, item: Item) -> int:
+    """Where to ask about a statement: before it, and before every `if constexpr` around it whose names it does not
+    use, since a discarded arm is never compiled."""
+    at = item.statement.span.start
+    for outer in reversed(item.parents):
+        if outer.kind == "if" and _CONSTEXPR.match(file.source.slice(outer.span)):
+            inside = {s for inner in outer.walk() for s in inner.declares} - item.statement.declares
+            if inside & item.own.uses:
+                break
+            at = outer.span.start
+    return at
 
 
 def staged_arrays(tile: TileLoop) -> tuple[Symbol, ...]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
 from tilepipe.kernel.affine import Form, elements, evaluate, number, symbol
 from tilepipe.kernel.flow import Flow, Item
-from tilepipe.kernel.model import Answers, KernelModel
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.source import Span
 from tilepipe.source.parse import parse_tree
+
+if TYPE_CHECKING:
+    from tilepipe.kernel.model import Answers, KernelModel
 
 Symbols = frozenset[Symbol]
 DEPTH = 8  # definitions followed through definitions

@@ -62,7 +62,7 @@ def barriers_separate(q: Question) -> Refusal | None:
             return refusal(
                 "TP010",
                 f"the input is racy: no barrier between reading `{store.buffer.name}` and overwriting it "
-                "for the next tile (unless each thread reads only what it stored itself)",
+                "for the next tile",
                 q.source.place(reader.statement.span),
                 f"read here; overwritten at line {q.line(store.item.statement.span)} without a barrier between",
                 "add __syncthreads() at the end of the loop body",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import surroundings
+from tilepipe.kernel.disjoint import Meeting
+from tilepipe.kernel.effects import Access
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.statements import Statement
@@ -147,32 +151,59 @@ def _repeated(q: Question) -> tuple[Statement, ...]:
 
 
 def memory_independent(q: Question) -> Refusal | None:
-    """TP016, TP017: a load may move above a store of an earlier iteration only if they cannot meet."""
-    loads = [(i, a) for i in q.split.loader for a in i.own.global_reads()]
-    for item in q.tile.flow.items:
-        for write in item.own.global_writes():
-            for load_item, load in sorted(loads, key=lambda pair: pair[0].order):
-                refused = _may_meet(q, item, write.base, load_item, load.base)
-                if refused is not None:
-                    return refused
+    """TP016, TP017: a load may move above a store of an earlier iteration only if they cannot meet.
+
+    Where one array is streamed in place, the proof needs the compiler's answers: it is made later, of `meetings`.
+    """
+    for item, write, load_item, load in _pairs(q):
+        if write.base is not None and write.base == load.base:
+            meeting = _meeting(q, item, write, load_item, load)
+            refused = None if write.base.name in q.no_alias or meeting.plain else meeting.refusal
+        else:
+            refused = _may_alias(q, item, write.base, load_item, load.base)
+        if refused is not None:
+            return refused
     return None
 
 
-def _may_meet(
+def meetings(q: Question) -> tuple[Meeting, ...]:
+    """The loads and stores of one array that only a proof keeps apart."""
+    return tuple(
+        _meeting(q, item, write, load_item, load)
+        for item, write, load_item, load in _pairs(q)
+        if write.base is not None and write.base == load.base and write.base.name not in q.no_alias
+    )
+
+
+def _pairs(q: Question) -> Iterator[tuple[Item, Access, Item, Access]]:
+    """Every global store of the loop with every load of the loader."""
+    loads = sorted(
+        ((i, a) for i in q.split.loader for a in i.own.global_reads()), key=lambda pair: pair[0].order
+    )
+    for item in q.tile.flow.items:
+        for write in item.own.global_writes():
+            for load_item, load in loads:
+                yield item, write, load_item, load
+
+
+def _meeting(q: Question, item: Item, write: Access, load_item: Item, load: Access) -> Meeting:
+    array = write.base
+    assert array is not None
+    refused = refusal(
+        "TP017",
+        f"`{array.name}` is stored in this loop and loaded in it: the next tile may hold what this one stores",
+        q.source.place(item.statement.span),
+        f"stored here; loaded at line {q.line(load_item.statement.span)}",
+        "keep input and output apart; where no tile loads what an earlier one stores, "
+        f"state --assume no-alias={array.name}",
+    )
+    return Meeting(array, item, write.span, load_item, load.span, refused)
+
+
+def _may_alias(
     q: Question, item: Item, written: Symbol | None, load_item: Item, loaded: Symbol | None
 ) -> Refusal | None:
     names = {s.name for s in (written, loaded) if s is not None}
-    if written is not None and written == loaded:
-        if written.name in q.no_alias:
-            return None
-        return refusal(
-            "TP017",
-            f"`{written.name}` is stored in this loop and loaded in it: the next tile may hold what this one stores",
-            q.source.place(item.statement.span),
-            f"stored here; loaded at line {q.line(load_item.statement.span)}",
-            "keep input and output apart; where no tile loads what an earlier one stores, "
-            f"state --assume no-alias={written.name}",
-        )
     if written is not None and loaded is not None:
         constant = loaded.kind == "file" and loaded.const
         if written.restrict or loaded.restrict or names & q.no_alias or constant:

@@ -92,6 +92,36 @@ def parts_can_be_split(q: Question) -> Refusal | None:
     return None
 
 
+def calls_can_be_inlined(q: Question) -> Refusal | None:
+    """TP021: the loader has a helper's text in place of its call, so the call must say the template arguments that
+    the text names, in names that mean the same there."""
+    for item in sorted(q.split.loader, key=lambda i: i.order):
+        call = item.statement.call
+        if call is None:
+            continue
+        words = set(_WORD.findall(q.source.slice(call.body)))
+        deduced = next((name for name in call.deduced if name in words), None)
+        names = {declared.split()[-1]: argument for declared, argument in call.template}
+        renamed = {name for name, argument in names.items() if name != argument}
+        crossed = next((a for a in names.values() if set(_WORD.findall(a)) & renamed), None)
+        if deduced is not None:
+            what = f"whose template argument `{deduced}` is deduced"
+            remedy = f"say the argument in the call: `{call.name}<…>(…)`"
+        elif crossed is not None:
+            what = f"whose template argument `{crossed}` is the name of another parameter of it"
+            remedy = "give the template parameters names of their own"
+        else:
+            continue
+        return refusal(
+            "TP021",
+            f"the load phase calls `{call.name}`, {what}",
+            q.source.place(item.statement.span),
+            "the loader needs its text in place of the call",
+            remedy,
+        )
+    return None
+
+
 def _header_function(q: Question, store: StoreUse) -> str:
     """The function known by its effects alone that makes a store, "" where the file's own text or a macro does."""
     if store.store is None or not store.store.in_macro:

@@ -12,17 +12,10 @@ from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse
 
 
-def stale_reads(q: Question) -> Refusal | None:
-    """TP022: an element left from an earlier tile must not be read.
-
-    With a ring the element left over is that of another tile than with one buffer. A guard that varies from
-    tile to tile and fills nothing otherwise is legal only where every read of the tile stands under a bound
-    made of the same varying count, with the bounded counter as an index.
-    """
+def same_elements(q: Question) -> Refusal | None:
+    """TP022: every tile fills the same elements: where a store goes does not depend on the tile."""
     for store in q.tile.stores:
-        if store.buffer not in q.tile.staged or store.kind == "compute":
-            continue
-        if _moves(q, store):
+        if store.buffer in q.tile.staged and store.kind != "compute" and _moves(q, store):
             return refusal(
                 "TP022",
                 f"the elements of `{store.buffer.name}` that a tile fills differ from tile to tile",
@@ -30,6 +23,20 @@ def stale_reads(q: Question) -> Refusal | None:
                 "where this stores depends on the tile",
                 "fill the same elements for every tile",
             )
+    return None
+
+
+def stale_reads(q: Question) -> Refusal | None:
+    """TP022: an element left from an earlier tile must not be read.
+
+    With a ring the element left over is that of another tile than with one buffer, so that only register prefetch
+    into the one buffer keeps the result. A guard that varies from tile to tile and fills nothing otherwise is legal
+    with stages only where every read of the tile stands under a bound made of the same varying count, with the
+    bounded counter as an index.
+    """
+    for store in q.tile.stores:
+        if store.buffer not in q.tile.staged or store.kind == "compute":
+            continue
         guard = _partial_guard(q, store)
         if guard is None:
             continue

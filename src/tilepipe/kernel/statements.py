@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -74,6 +75,10 @@ class Callee:
     arguments: Span
     template: tuple[tuple[str, str], ...]  # (parameter declaration, argument text)
     is_lambda: bool
+    deduced: tuple[str, ...] = ()  # template parameters whose arguments the call's text does not say
+    made_of: Mapping[Symbol, frozenset[Symbol]] = field(
+        default_factory=dict, compare=False
+    )  # parameters' values
 
 
 class Builder:
@@ -193,7 +198,7 @@ class Builder:
     def _call(self, node: Node, function: Function, call: Node) -> Statement:
         listed = call.child_by_field_name("arguments")
         context = self.a.context
-        with self.a.collecting() as bound, self.a.entered(function, call):
+        with self.a.collecting() as bound, self.a.entered(function, call) as made_of:
             body = self.build(function.body)
         first, last = (
             (function.parameters[0], function.parameters[-1]) if function.parameters else (None, None)
@@ -201,13 +206,16 @@ class Builder:
         parameters = (
             Span(first.start_byte, last.end_byte) if first is not None and last is not None else Span(0, 0)
         )
+        template, deduced = self._template_arguments(function, call)
         callee = Callee(
             function.name,
             parameters,
             span(function.body),
             span(listed) if listed is not None else Span(0, 0),
-            self._template_arguments(function, call),
+            template,
             function.node.type == "lambda_expression",
+            deduced,
+            made_of,
         )
         # The arguments' memory accesses are addresses formed, not reads: `f(tile, A + k)` reads nothing itself.
         own = bound.frozen()
@@ -215,13 +223,30 @@ class Builder:
             own |= Effects(flags=frozenset({"structure"}))  # its text means something else elsewhere
         return Statement("call", span(node), own, (body,), call=callee, context=context, declares=own.defs)
 
-    def _template_arguments(self, function: Function, call: Node) -> tuple[tuple[str, str], ...]:
+    def _template_arguments(
+        self, function: Function, call: Node
+    ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+        """Template parameters with the arguments given or, where nothing can be deduced, their defaults; and the
+        names of the others."""
         named = call.child_by_field_name("function")
-        if named is None or named.type != "template_function":
-            return ()
-        listed = named.child_by_field_name("arguments")
-        given = [self.a.source.slice(span(a)) for a in listed.named_children] if listed is not None else []
-        return tuple(zip(function.template, given, strict=False))
+        while named is not None and named.type == "qualified_identifier":
+            named = named.child_by_field_name("name")
+        listed = named.child_by_field_name("arguments") if named is not None else None
+        explicit = named is not None and named.type == "template_function" and listed is not None
+        given = [self.a.source.slice(span(a)) for a in listed.named_children] if explicit and listed else []
+        known, deduced = [], []
+        spelled = " ".join((p.text or b"").decode() for p in function.parameters)
+        spelled = re.sub(r"\[\s*\w+\s*[^\]\w\s][^\]]*\]", "", spelled)  # nothing is deduced from `[N + 1]`
+        for position, parameter in enumerate(function.template):
+            declared_as, _, default = (part.strip() for part in parameter.partition("="))
+            name = declared_as.split()[-1].lstrip(".")
+            if position < len(given):
+                known.append((declared_as, given[position]))
+            elif default and not re.search(rf"\b{re.escape(name)}\b", spelled):
+                known.append((declared_as, default))
+            else:
+                deduced.append(name)
+        return tuple(known), tuple(deduced)
 
     def _leaf(self, node: Node) -> Statement:
         """Statements without structure of interest: returns, breaks, and what the grammar has beyond."""

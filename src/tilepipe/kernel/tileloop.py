@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilepipe.kernel.effects import Effects, Store
@@ -109,21 +110,30 @@ def tile_loops(root: Statement) -> list[TileLoop]:
     return [t for t in found if not any(o is not t and t.loop in o.path for o in found)]
 
 
-def mixed_register(root: Statement) -> tuple[Symbol, Statement, Statement] | None:
+@dataclass(frozen=True, eq=False)
+class Mixed:
     """A variable through which a loop fills shared memory from global memory and reads it too, so that its load
-    cannot be told from its computation: the variable, a statement that loads it, and one that reads the tile."""
+    cannot be told from its computation: a statement that loads it, and one that reads the tile."""
+
+    tile: TileLoop
+    symbol: Symbol
+    load: Statement
+    other: Statement
+
+
+def mixed_registers(root: Statement) -> Iterator[Mixed]:
+    """The variables of loops with barriers that take part in load and computation."""
     for loop, path in loops(root):
         if "barrier" not in loop.effects().flags:
             continue
         tile = _describe(loop, path)
-        for store in tile.stores:
-            for symbol in sorted(store.item.own.uses, key=lambda s: s.key):
-                setters = tile.flow.definers[symbol]
-                loads = [i.statement for i in setters if i.own.global_reads() and not i.own.shared_reads()]
-                others = [i.statement for i in setters if i.own.shared_reads()]
-                if loads and others:
-                    return symbol, loads[0], others[0]
-    return None
+        used = {s: None for t in tile.stores for s in sorted(t.item.own.uses, key=lambda s: s.key)}
+        for symbol in used:
+            setters = tile.flow.definers[symbol]
+            loads = [i.statement for i in setters if i.own.global_reads() and not i.own.shared_reads()]
+            others = [i.statement for i in setters if i.own.shared_reads()]
+            if loads and others:
+                yield Mixed(tile, symbol, loads[0], others[0])
 
 
 def _wants_load(tile: TileLoop) -> bool:

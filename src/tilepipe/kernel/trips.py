@@ -164,6 +164,8 @@ class Bounds:
         if node.type == "identifier":
             value = self._only_value(node, text) if depth < 6 else None
             return f"({self.spelled(value, depth + 1)})" if value is not None else text
+        if node.type == "qualified_identifier":
+            return text  # `Cfg::BK` is no local BK
         edits = [
             (
                 child.start_byte - node.start_byte,

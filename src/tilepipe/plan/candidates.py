@@ -198,6 +198,8 @@ class _Judge:
         return replace(changed, status="rejected", reason=reason) if reason else changed
 
     def _legal(self, c: Candidate) -> str | None:
+        if self.model.one_buffer is not None and c.stages + (c.variant != "prefetch") > 1:
+            return f"{self.model.one_buffer.diagnostics[0].message}: only one buffer keeps the result"
         if c.fragments and isinstance(self.model.fragments, str):
             return f"fragments cannot be loaded ahead: {self.model.fragments}"
         direct = [b for b in self.model.buffers if self._width(c, b) is not None]
@@ -258,7 +260,7 @@ class _Judge:
             return "the ring does the same with one barrier a tile; ask for it with --form textbook"
         if c.variant == "cp_async" and c.stages not in _TRIED:
             return f"not tried unless asked for with --stages {c.stages}"
-        if c.variant == "prefetch" and self._two_fit():
+        if c.variant == "prefetch" and self.model.one_buffer is None and self._two_fit():
             return "two buffers fit; one buffer needs a second barrier a tile"
         return None
 

@@ -42,8 +42,9 @@ class Ratio:
 @dataclass(frozen=True)
 class Candidate:
     """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", for re-partitioned 16-byte
-    copies "cp_async-3-ring-16"; behind it "-frags" and "-spread" for the fields of that name, the `api` where it is not PTX, and "-b2" where
-    `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
+    copies "cp_async-3-ring-16"; behind it the `api` where it is not PTX, "-frags" and "-spread" for the fields of
+    that name, and "-b2" where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers).
+    """
 
     id: str
     variant: Variant

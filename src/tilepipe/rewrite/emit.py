@@ -46,7 +46,10 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
 
     `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them.
     """
-    pieces = _pieces(model, candidate, proved)
+    if model.one_buffer is not None and candidate.variant != "prefetch":
+        pieces: _Pieces | str = f"{model.one_buffer.diagnostics[0].message}: only one buffer keeps the result"
+    else:
+        pieces = _pieces(model, candidate, proved)
     if isinstance(pieces, str):
         return refusal("TP150", f"candidate {candidate.id} cannot be emitted: {pieces}", _place(model))
     source = model.file.source

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile, KernelText
@@ -12,17 +14,22 @@ from tilepipe.source.parse import span
 
 def find_launches(file: CudaFile, kernel: KernelText) -> list[Node]:
     """The launch expressions `kernel<<<…>>>(…)` of the file."""
-    found: list[Node] = []
+    return [node for name, node in _launches(file) if name == kernel.name]
+
+
+@lru_cache(maxsize=8)  # a file has many kernels
+def _launches(file: CudaFile) -> tuple[tuple[str, Node], ...]:
+    """Every launch of the file with the name of its kernel, in source order."""
+    found: list[tuple[str, Node]] = []
     stack = [file.tree.root] if b"<<<" in file.source.data else []
     while stack:
         node = stack.pop()
         if node.type == "call_expression" and any(c.type == "kernel_call_syntax" for c in node.children):
             callee = node.child_by_field_name("function")
             name = file.source.slice(span(callee)) if callee is not None else ""
-            if name.split("<")[0].strip() == kernel.name:
-                found.append(node)
+            found.append((name.split("<")[0].strip(), node))
         stack.extend(node.named_children)
-    return sorted(found, key=lambda n: n.start_byte)
+    return tuple(sorted(found, key=lambda pair: pair[1].start_byte))
 
 
 def edit_launches(

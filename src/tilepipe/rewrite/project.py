@@ -114,10 +114,10 @@ class Projection:
 def _template_name(parameter: str, argument: str) -> str:
     """A declaration that gives a template parameter its argument inside the inlined body."""
     words = parameter.replace("=", " ").split()
-    if len(words) < 2 or words[1] == argument:
+    if len(words) < 2 or words[-1] == argument:
         return ""
     if words[0] in ("class", "typename"):
-        return f"using {words[1]} = {argument};"
+        return f"using {words[-1]} = {argument};"
     return f"constexpr {' '.join(words[:-1])} {words[-1]} = {argument};"
 
 

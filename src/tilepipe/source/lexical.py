@@ -60,6 +60,19 @@ def _found(data: bytes, start: int) -> Iterator[Lexeme]:
         yield Lexeme(cast(LexemeKind, match.lastgroup), match.start(), match.end())
 
 
+@lru_cache(maxsize=64)
+def directives(data: bytes) -> tuple[tuple[int, int], ...]:
+    """The half-open byte range of each preprocessor directive, in order."""
+    if b"#" not in data:
+        return ()
+    return tuple(m.span() for m in _LEXEME.finditer(data) if m.lastgroup == "directive")
+
+
+def words_of(data: bytes) -> set[bytes]:
+    """The distinct words outside of comments, literals and directives."""
+    return {m.group() for m in _LEXEME.finditer(data) if m.lastgroup == "word"}
+
+
 def closing(data: bytes, start: int) -> int | None:
     """The offset just past the bracket that closes the one at byte `start`; None where it is never closed.
 

@@ -7,10 +7,11 @@ from tilepipe.toolchain.cache import Cache
 from tilepipe.toolchain.disasm import disassemble
 from tilepipe.toolchain.nvcc import NvccToolchain, builds_whole_file
 from tilepipe.toolchain.nvrtc import NvrtcToolchain
-from tilepipe.toolchain.types import Answer, Compiled, CompileOptions, Question, Toolchain, Unit
+from tilepipe.toolchain.types import Answer, Asked, Compiled, CompileOptions, Question, Toolchain, Unit
 
 __all__ = [
     "Answer",
+    "Asked",
     "Cache",
     "CompileOptions",
     "Compiled",

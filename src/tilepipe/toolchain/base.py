@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from tilepipe.diagnostics import Refusal, error
@@ -14,7 +16,8 @@ from tilepipe.toolchain.compiled import pack, unpack
 from tilepipe.toolchain.includes import Files, gather
 from tilepipe.toolchain.options import architecture
 from tilepipe.toolchain.probes import Failed, TextEdit, ask, ask_parameters
-from tilepipe.toolchain.types import Answer, Compiled, Question, Unit
+from tilepipe.toolchain.together import merged
+from tilepipe.toolchain.types import Answer, Asked, Compiled, Question, Unit
 
 # Constants and types are asked for the oldest architecture with asynchronous copies.
 PROBE_ARCH = "compute_80"
@@ -22,6 +25,8 @@ PROBE_ARCH = "compute_80"
 
 class CachingToolchain(ABC):
     """A `Toolchain` over one compiler. Processes may share a cache; an object belongs to one thread."""
+
+    compiles_several = False  # whether a unit's `beside` is heeded
 
     def __init__(self, cache: Cache | None = None) -> None:
         self._cache = cache if cache is not None else Cache()
@@ -62,8 +67,7 @@ class CachingToolchain(ABC):
         if missing is not None:
             return missing
         files = gather(unit)
-        asked = [[one.key, one.kind, one.expression, one.offset] for one in questions]
-        key = self._key(unit, files, "answer", asked)
+        key = self._answer_key(unit, files, questions)
         cached = self._cache.get(key)
         if cached is not None:
             return dict(json.loads(cached))
@@ -71,6 +75,31 @@ class CachingToolchain(ABC):
         if not isinstance(answers, Refusal):
             self._cache.put(key, json.dumps(answers).encode())
         return answers
+
+    def answer_together(self, base: str, asked: Sequence[Asked]) -> None:
+        """Answer questions about several kernels of the file `base` at once; `answer` then finds them in the cache.
+
+        Where that does not work out, nothing is remembered, and each is asked on its own.
+        """
+        wanted = [(a, self._answer_key(a.unit, gather(a.unit), a.questions)) for a in asked]
+        wanted = [
+            (a, key) for a, key in wanted if self._cache.get(key) is None and merged(base, [a]) is not None
+        ]
+        together = merged(base, [one for one, _ in wanted])
+        if len(wanted) < 2 or together is None or not self.compiles_several or self.unavailable() is not None:
+            return
+        first, *others = (one.unit for one, _ in wanted)
+        unit = replace(first, text=together[0], beside=tuple((u.kernel, u.instantiate) for u in others))
+        files = gather(unit)
+        answers = ask(lambda edit: self._probe(unit, files, edit), unit.path, together[1])
+        if isinstance(answers, Refusal) or not any(value is not None for value in answers.values()):
+            return
+        for number, (one, key) in enumerate(wanted):
+            own = {question.key: answers[f"{number}:{question.key}"] for question in one.questions}
+            self._cache.put(key, json.dumps(own).encode())
+
+    def _answer_key(self, unit: Unit, files: Files, questions: tuple[Question, ...]) -> str:
+        return self._key(unit, files, "answer", [[q.key, q.kind, q.expression, q.offset] for q in questions])
 
     def parameter_types(self, unit: Unit) -> tuple[Parameter, ...] | Refusal:
         """The kernel's parameters, with typedefs and template parameters resolved (to "unsigned char")."""
@@ -119,7 +148,7 @@ class CachingToolchain(ABC):
         options = unit.options
         return digest(
             self._identity(),
-            [os.path.abspath(unit.path), unit.path, unit.kernel, unit.instantiate],
+            [os.path.abspath(unit.path), unit.path, unit.kernel, unit.instantiate, unit.beside],
             [options.include_dirs, options.defines, options.std, options.extra],
             [files.main.text, [[header.name, header.text] for header in files.headers], files.stand_ins],
             more,

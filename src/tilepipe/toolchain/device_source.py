@@ -19,16 +19,21 @@ _USES_STD = re.compile(r"\bstd\b")
 class DeviceSource:
     """The device part of a unit. `dropped` holds, per file, the suspects that turned out to be host code.
 
-    `kernel_name` is the C++ expression that denotes the wanted kernel at global scope.
+    `names` are the C++ expressions that denote the wanted kernels at global scope, the unit's own first.
     """
 
     unit: Unit
     files: Files
-    kernel_name: str
+    names: tuple[str, ...]
     known: Macros
     other_kernels: bool
     extractions: tuple[Extraction, ...]
     dropped: tuple[tuple[Span, ...], ...]
+
+    @property
+    def kernel_name(self) -> str:
+        """The C++ expression that denotes the unit's own kernel at global scope."""
+        return self.names[0]
 
     @property
     def sources(self) -> tuple[SourceFile, ...]:
@@ -85,7 +90,7 @@ class DeviceSource:
     def _dropping(self, index: int, guilty: Span) -> DeviceSource:
         """The unit without one suspect of one of its files."""
         gone = (*self.dropped[index], guilty)
-        extraction = extract(self.sources[index], self.unit.kernel, self.known, self.other_kernels, gone)
+        extraction = extract(self.sources[index], _wanted(self.unit), self.known, self.other_kernels, gone)
         return replace(
             self,
             extractions=_with(self.extractions, index, extraction),
@@ -98,16 +103,25 @@ def prepare(unit: Unit, files: Files) -> DeviceSource:
     sources = [files.main, *files.headers]
     known = macros(sources)
     other_kernels = not any(defines_kernel(source, unit.kernel, known) for source in sources)
-    extractions = tuple(extract(source, unit.kernel, known, other_kernels) for source in sources)
+    extractions = tuple(extract(source, _wanted(unit), known, other_kernels) for source in sources)
     return DeviceSource(
         unit,
         files,
-        kernel_name(unit, sources),
+        tuple(kernel_name(one, sources) for one in (unit, *_others(unit))),
         known,
         other_kernels,
         extractions,
         ((),) * len(sources),
     )
+
+
+def _others(unit: Unit) -> list[Unit]:
+    return [replace(unit, kernel=kernel, instantiate=instance) for kernel, instance in unit.beside]
+
+
+def _wanted(unit: Unit) -> frozenset[str]:
+    """The names of the kernels to keep."""
+    return frozenset((unit.kernel, *(kernel for kernel, _ in unit.beside)))
 
 
 def kernel_name(unit: Unit, sources: list[SourceFile]) -> str:

@@ -17,7 +17,7 @@ from itertools import pairwise
 import tree_sitter
 
 from tilepipe.source import SourceFile, Span, parse_tree
-from tilepipe.source.lexical import blank, closing, lexemes
+from tilepipe.source.lexical import blank, closing, directives, lexemes, words_of
 
 _DEVICE = frozenset({b"__device__", b"__global__", b"__constant__", b"__managed__", b"__shared__"})
 _KERNEL = frozenset({b"__global__"})
@@ -76,7 +76,7 @@ def macros(sources: list[SourceFile]) -> Macros:
     host: set[bytes] = set()
     for source in sources:
         for name, body in _definitions(source):
-            bodies.setdefault(name, set()).update(_words(body))
+            bodies.setdefault(name, set()).update(words_of(body))
             if _HOST_ONLY.search(body):
                 host.add(name)
     device = _closure(bodies, _DEVICE)
@@ -87,7 +87,7 @@ def macros(sources: list[SourceFile]) -> Macros:
 def defines_kernel(source: SourceFile, kernel: str, known: Macros) -> bool:
     """Whether a function of this name with `__global__` stands in the file as such, not through a macro."""
     return any(
-        _function_name(item) == kernel and _words(_head(source.data, item)) & known.kernel
+        _function_name(item) == kernel and words_of(_head(source.data, item)) & known.kernel
         for item in _items(_root(source.data))
         if item.type in _FUNCTIONS
     )
@@ -103,14 +103,18 @@ def kernel_scope(source: SourceFile, kernel: str) -> tuple[str, ...]:
 
 
 def extract(
-    source: SourceFile, kernel: str, known: Macros, other_kernels: bool, also: tuple[Span, ...] = ()
+    source: SourceFile,
+    kernels: frozenset[str],
+    known: Macros,
+    other_kernels: bool,
+    also: tuple[Span, ...] = (),
 ) -> Extraction:
-    """Blank the host code of one file.
+    """Blank the host code of one file, and kernels of other names than `kernels`.
 
-    `other_kernels`: keep kernels of other names (where `kernel` itself comes out of a macro, nobody can tell
-    which they are). `also`: suspects of an earlier extraction to blank as well.
+    `other_kernels`: keep these too (where a kernel itself comes out of a macro, nobody can tell which they are).
+    `also`: suspects of an earlier extraction to blank as well.
     """
-    host, suspects = _sorted_items(source, kernel, known, other_kernels)
+    host, suspects = _sorted_items(source, kernels, known, other_kernels)
     data = source.data
     for gone in (*host, *also):
         data = data[: gone.start] + _blank_code(data[gone.start : gone.end]) + data[gone.end :]
@@ -119,10 +123,10 @@ def extract(
 
 @lru_cache(maxsize=_REMEMBERED)
 def _sorted_items(
-    source: SourceFile, kernel: str, known: Macros, other_kernels: bool
+    source: SourceFile, kernels: frozenset[str], known: Macros, other_kernels: bool
 ) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     """The host code of a file, and its suspects."""
-    sorter = _Sorter(source.data, kernel, known, other_kernels)
+    sorter = _Sorter(source.data, kernels, known, other_kernels)
     sorter.sort()
     return tuple(sorter.host), tuple(sorter.suspects)
 
@@ -131,8 +135,7 @@ def _sorted_items(
 def _definitions(source: SourceFile) -> tuple[tuple[bytes, bytes], ...]:
     """The macros of one file, each with its parameters and body."""
     data = source.data
-    directives = (lexeme for lexeme in lexemes(data) if lexeme.kind == "directive")
-    found = (_DEFINE.match(data, lexeme.start, lexeme.end) for lexeme in directives)
+    found = (_DEFINE.match(data, start, end) for start, end in directives(data))
     return tuple((match.group(1), match.group(2)) for match in found if match)
 
 
@@ -141,7 +144,7 @@ class _Sorter:
     """Walks the top level of a file and sorts its items."""
 
     data: bytes
-    kernel: str
+    kernels: frozenset[str]
     known: Macros
     other_kernels: bool
     host: list[Span] = field(default_factory=list)
@@ -164,7 +167,7 @@ class _Sorter:
 
     def _verdict(self, item: tree_sitter.Node) -> str:
         """ "keep", "host" or "suspect"."""
-        words = _words(_head(self.data, item))
+        words = words_of(_head(self.data, item))
         inner = _declared(item)
         if words & self.known.kernel:
             return self._kernel_verdict(item, inner)
@@ -174,7 +177,7 @@ class _Sorter:
             return "suspect"
         if item.type == "template_instantiation" and item.child_by_field_name("declarator") is not None:
             return "host"  # of a function that is
-        specifiers = _words(_specifiers(self.data, inner))
+        specifiers = words_of(_specifiers(self.data, inner))
         if inner.type == "function_definition":
             return "suspect" if any(_MACRO_LIKE.match(word) for word in specifiers) else "host"
         if inner.type == "declaration" and not _defines_type(inner):
@@ -190,7 +193,7 @@ class _Sorter:
             return "host"  # the wanted instance is asked for by name
         if inner.type != "function_definition":
             return "keep"
-        return "keep" if _function_name(inner) == self.kernel else "host"
+        return "keep" if _function_name(inner) in self.kernels else "host"
 
     def _suspect(self, item: tree_sitter.Node) -> None:
         """File an item that may be host code; it certainly is if it says so outside its member functions."""
@@ -210,7 +213,7 @@ class _Sorter:
         )
         for member in body.named_children if body is not None else ():
             if _declared(member).type == "function_definition":
-                words = _words(_head(self.data, member))
+                words = words_of(_head(self.data, member))
                 if not words & self.known.device and not words & _COMPILE_TIME:
                     yield Span(_start(self.data, member), member.end_byte)
 
@@ -325,10 +328,6 @@ def _namespaces(data: bytes, node: tree_sitter.Node) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _words(text: bytes) -> set[bytes]:
-    return {text[lexeme.start : lexeme.end] for lexeme in lexemes(text) if lexeme.kind == "word"}
-
-
 def _closure(bodies: dict[bytes, set[bytes]], seeds: frozenset[bytes]) -> frozenset[bytes]:
     names = set(seeds)
     while True:
@@ -340,14 +339,10 @@ def _closure(bodies: dict[bytes, set[bytes]], seeds: frozenset[bytes]) -> frozen
 
 def _blank_code(text: bytes) -> bytes:
     """Blank all but the directives that other code may depend on."""
-    kept = [
-        lexeme
-        for lexeme in lexemes(text)
-        if lexeme.kind == "directive" and _STRUCTURAL.match(text, lexeme.start, lexeme.end)
-    ]
     out: list[bytes] = []
     at = 0
-    for lexeme in kept:
-        out += [blank(text[at : lexeme.start]), text[lexeme.start : lexeme.end]]
-        at = lexeme.end
+    for start, end in directives(text):
+        if _STRUCTURAL.match(text, start, end):
+            out += [blank(text[at:start]), text[start:end]]
+            at = end
     return b"".join([*out, blank(text[at:])])

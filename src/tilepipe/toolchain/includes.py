@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilepipe.source import Edit, SourceFile, Span, apply_edits
-from tilepipe.source.lexical import lexemes
+from tilepipe.source.lexical import directives
 from tilepipe.toolchain.types import Unit
 
 _INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>)')
+_INCLUDE_LINE = re.compile(rb"^[ \t]*#[ \t]*include[^\n]*\n?", re.MULTILINE)
 
 # Headers that only host code needs: empty for a device compiler, unless the user's own folders have one.
 _STANDARD = (
@@ -92,8 +93,10 @@ def with_absolute_includes(source: SourceFile, include_dirs: tuple[str, ...]) ->
 
 def include_directives(data: bytes) -> Iterator[tuple[str, bool, Span]]:
     """Each `#include` of a file: the name, whether it is quoted, and the span with its delimiters."""
-    for lexeme in lexemes(data):
-        match = _INCLUDE.match(data, lexeme.start, lexeme.end) if lexeme.kind == "directive" else None
+    # Nothing behind the last line that looks like one needs to be read.
+    last = max((m.end() for m in _INCLUDE_LINE.finditer(data)), default=0)
+    for start, end in directives(data[:last]):
+        match = _INCLUDE.match(data, start, end)
         if match:
             group = "quoted" if match["quoted"] is not None else "angled"
             name = Span(match.start(group) - 1, match.end(group) + 1)

@@ -33,6 +33,8 @@ class NvrtcToolchain(CachingToolchain):
         super().__init__(cache)
         self._learnt: dict[str, DeviceSource] = {}
 
+    compiles_several = True
+
     @property
     def name(self) -> str:
         found = library()
@@ -76,7 +78,11 @@ class NvrtcToolchain(CachingToolchain):
 
     def _probe(self, unit: Unit, files: Files, edit: TextEdit) -> str | Failed:
         flags = [f"--gpu-architecture={PROBE_ARCH}", "--pre-include=tilepipe_probe.h"]
-        program = self._build(unit, files, flags, edit)
+        # Without optimisation, since nothing of the code is wanted but the answers in it. Some intrinsics (__dp4a)
+        # cannot be generated that way, which is no error of any line.
+        program = self._build(unit, files, [*flags, "-G"], edit)
+        if isinstance(program, Failed) and not parse_errors(program.log):
+            program = self._build(unit, files, flags, edit)
         return program if isinstance(program, Failed) else program.ptx.decode()
 
     def _build(
@@ -141,7 +147,7 @@ def _run(source: DeviceSource, flags: list[str], edit: TextEdit) -> Program:
         *(f"-I{folder}" for folder in folders),
         *(["-DTILEPIPE_USES_STD"] if source.uses_std else []),
     ]
-    return run(nvrtc.module, source.unit.path, text, in_memory, all_flags, expression=source.kernel_name)
+    return run(nvrtc.module, source.unit.path, text, in_memory, all_flags, expressions=source.names)
 
 
 def _with_entry(program: Program, unit: Unit) -> Program | Failed:

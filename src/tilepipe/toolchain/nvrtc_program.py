@@ -54,11 +54,18 @@ def library() -> Library | Refusal:
 
 
 def run(
-    nvrtc: Any, name: str, text: str, headers: dict[str, str], flags: list[str], *, expression: str
+    nvrtc: Any,
+    name: str,
+    text: str,
+    headers: dict[str, str],
+    flags: list[str],
+    *,
+    expressions: tuple[str, ...],
 ) -> Program:
     """Compile `text`, called `name` in messages, with in-memory `headers` by include name.
 
-    `expression` names the kernel whose lowered name is wanted, and instantiates it if it is a template-id.
+    `expressions` name the kernels that are wanted, and instantiate those that are template-ids; the lowered name is
+    that of the first.
     """
     handle = _checked(
         nvrtc.nvrtcCreateProgram(
@@ -70,12 +77,13 @@ def run(
         )
     )
     try:
-        _checked(nvrtc.nvrtcAddNameExpression(handle, expression.encode()))
+        for expression in expressions:
+            _checked(nvrtc.nvrtcAddNameExpression(handle, expression.encode()))
         (result,) = nvrtc.nvrtcCompileProgram(handle, len(flags), [flag.encode() for flag in flags])
         log = _log(nvrtc, handle)
         if int(result) != 0:
             return Program(False, log or str(result), bad_option=int(result) == _INVALID_OPTION)
-        symbol = _checked(nvrtc.nvrtcGetLoweredName(handle, expression.encode())).decode()
+        symbol = _checked(nvrtc.nvrtcGetLoweredName(handle, expressions[0].encode())).decode()
         return Program(
             True,
             log,

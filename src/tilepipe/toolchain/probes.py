@@ -28,8 +28,10 @@ _STRING = re.compile(r"\.b8\s+\S+\[\d+\]\s*=\s*\{([\d,\s]*)\}")
 _TYPE = re.compile(r"tilepipe_probe::type\(\) \[with (?:int )?Key = (\d+)[,;] Type = (.*)\]\Z")
 # Spellings of EDG's own: "signed int" where a typedef says so, "__nv_bool".
 _SIGNED = re.compile(r"\bsigned (?!char)")
-# Parse errors hide those of instantiation, so failing probes can show in two or three batches.
+# Parse errors hide those of instantiation, so failing probes can show in two or three batches, and the compiler
+# stops at its hundredth error.
 _ROUNDS = 6
+_ERRORS = 100
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def ask(build: Build, path: str, questions: tuple[Question, ...]) -> dict[str, A
     compile without any probe is a Refusal.
     """
     live = set(range(len(questions)))
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS + len(questions) // (_ERRORS // 2)):
         ptx = build(partial(instrument, path, questions, frozenset(live)))
         if isinstance(ptx, str):
             found = _read(ptx)

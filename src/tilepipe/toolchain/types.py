@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.problem.types import Parameter
+from tilepipe.source import Span
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Unit:
     """A CUDA source text with the kernel wanted from it.
 
     `path` names the file in messages and its folder is searched for quoted includes. `instantiate` is the
-    template-id of a kernel template (`"sgemm<128, 8>"`), None for a plain kernel.
+    template-id of a kernel template (`"sgemm<128, 8>"`), None for a plain kernel. `beside` are other kernels of the
+    text, with their template-ids, that are to be compiled too: questions may be asked in them.
     """
 
     text: str
@@ -32,6 +35,7 @@ class Unit:
     kernel: str
     instantiate: str | None = None
     options: CompileOptions = CompileOptions()
+    beside: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,15 @@ class Question:
     offset: int
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Questions about one kernel. The unit's text is the file's but for edits within `kernel`, a span of the file."""
+
+    unit: Unit
+    questions: tuple[Question, ...]
+    kernel: Span
+
+
 Answer = int | str | None
 
 
@@ -81,5 +94,9 @@ class Toolchain(Protocol):
     def compile(self, unit: Unit, arch: str, kind: Literal["ptx", "cubin"]) -> Compiled | Refusal: ...
 
     def answer(self, unit: Unit, questions: tuple[Question, ...]) -> dict[str, Answer] | Refusal: ...
+
+    def answer_together(
+        self, base: str, asked: Sequence[Asked]
+    ) -> None: ...  # ahead of `answer`, for many kernels
 
     def parameter_types(self, unit: Unit) -> tuple[Parameter, ...] | Refusal: ...

@@ -1,0 +1,81 @@
+"""Times `tilepipe check` on one file of 3,000 lines with 30 kernels, with an empty compile cache and with a full one.
+
+    python benchmarks/check_speed.py [--lines 3000] [--keep FILE.cu] [--repeat 3]
+
+The file is made of the zoo's: each in a namespace of its own, macros and kernels with a number in their names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ZOO = Path(__file__).resolve().parents[1] / "tests" / "zoo"
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include.*\n", re.MULTILINE)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+_KERNEL = re.compile(r"__global__[^{;]*?\b(\w+)\s*\((?=[^()]*\)\s*\{)")
+KERNELS = 30
+
+
+def large_file(lines: int) -> str:
+    """So many lines of kernels, one zoo file after the other, comments in between where they are too short."""
+    parts: list[str] = []
+    includes: dict[str, None] = {}
+    for number, path in enumerate(sorted(ZOO.glob("*.cu")) * 2):
+        text = path.read_text()
+        kernels = _KERNEL.findall(text)
+        if len(kernels) != 1 or re.search(r"extern|namespace|cooperative|template", text):
+            continue
+        includes |= dict.fromkeys(line.strip() for line in _INCLUDE.findall(text))
+        text = _INCLUDE.sub("", text)
+        for name in {*_DEFINE.findall(text), *kernels}:
+            text = re.sub(rf"\b{name}\b", f"{name}_{number}", text)
+        parts.append(f"namespace n{number} {{\n{text}}}\n")
+        if len(parts) == KERNELS:
+            break
+    whole = "\n".join([*includes, *parts])
+    missing = max(0, lines - whole.count("\n"))
+    return whole + "// a line that says nothing\n" * missing
+
+
+def seconds(path: Path, cache: Path) -> float:
+    begun = time.perf_counter()
+    environment = {**os.environ, "TILEPIPE_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-m", "tilepipe", "check", str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if done.returncode > 1:
+        raise SystemExit(done.stderr.decode()[-2000:])
+    return time.perf_counter() - begun
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lines", type=int, default=3000)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--repeat", type=int, default=3)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = given.keep or Path(folder) / "large.cu"
+        path.write_text(large_file(given.lines))
+        cold, warm = [], []
+        for turn in range(given.repeat):
+            cache = Path(folder) / f"cache{turn}"
+            cold.append(seconds(path, cache))
+            warm.append(seconds(path, cache))
+    print(
+        f"{os.cpu_count()} cores; cold {statistics.median(cold):.2f} s, warm {statistics.median(warm):.2f} s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
