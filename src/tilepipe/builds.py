@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
@@ -143,18 +143,19 @@ def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
     original = job.original
     if isinstance(original, Refusal):
         return Sass("unknown", job.arch.name, reasons=(original.diagnostics[0].message,))
-    texts = [disassemble(c.image, c.symbol) for c in (built.cubin, original)]
+    texts = [disassemble(c.image, c.symbol, line_info=True) for c in (built.cubin, original)]
     for text in texts:
         if isinstance(text, Refusal):
             return Sass("unknown", job.arch.name, reasons=(text.diagnostics[0].message,))
     after, before = (t for t in texts if isinstance(t, str))
-    return audit(
+    sass = audit(
         after,
         before,
         job.arch.name,
         (built.cubin.symbol, original.symbol),
         expectation(model, built.candidate),
     )
+    return replace(sass, registers=built.cubin.registers, registers_original=original.registers)
 
 
 def expectation(model: KernelModel, candidate: Candidate) -> Expectation:

@@ -291,8 +291,10 @@ def test_check_of_one_kernel_is_an_object(steps: FakeSteps, kernel: Path, capsys
         (["verify", "igemm.cu", "new.cu", "--changed-problem", "new.toml"], ("verify", "job", "new.cu")),
         (["bench", "igemm.cu"], ("bench", "job")),
         (["sass", "igemm.cu"], ("sass", "job")),
+        (["sass", "igemm.cu", "--as-is"], ("inspect_kernel", "job")),
+        (["sass", "igemm.cubin", "-k", "igemm"], ("inspect_cubin", "igemm.cubin", "igemm")),
     ],
-    ids=["verify", "bench", "sass"],
+    ids=["verify", "bench", "sass", "sass as it is", "sass of a cubin"],
 )
 def test_examinations(arguments: list[str], call: tuple[str, ...], steps: FakeSteps, kernel: Path) -> None:
     steps.result = replace(PIPELINED, outcome=None, source=None)

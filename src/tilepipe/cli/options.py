@@ -27,6 +27,7 @@ def _flag(panel: str, *names: str, help: str) -> Any:
 
 
 File = Annotated[Path, typer.Argument(help="The CUDA file.", show_default=False)]
+FileOrCubin = Annotated[Path, typer.Argument(help="The CUDA file, or a cubin.", show_default=False)]
 
 # Where results go: parameters of a command's own.
 OutputFile = Annotated[Path | None, _option(_OUTPUT, "-o", "--output", help="Write the new source here.")]
@@ -63,6 +64,9 @@ Blocks = Annotated[
     _option(_KERNEL, "--blocks", metavar="N|all", help="Blocks of each grid; default what runs in seconds."),
 ]
 
+AsIs = Annotated[
+    bool, _flag(_KERNEL, "--as-is", help="Audit the kernel as it stands, not a candidate made from it.")
+]
 Fix = Annotated[bool, _flag(_OUTPUT, "--fix", help="Make the safe fixes in FILE itself; keeps FILE.bak.")]
 Verbose = Annotated[
     bool, _option(_OUTPUT, "-v", "--verbose", help="Name the kernels that could not be followed, and why.")

@@ -219,6 +219,10 @@ def _sass(sass: Sass) -> dict[str, Any]:
         "barriers_between": sass.barriers_between,
         "spills": sass.spills,
         "spills_original": sass.spills_original,
+        "stalls": {opcode: list(cycles) for opcode, cycles in sass.stalls.items()},
+        "wait_depths": list(sass.wait_depths),
+        "registers": sass.registers,
+        "registers_original": sass.registers_original,
         "reasons": list(sass.reasons),
         "excerpt": list(sass.excerpt),
     }

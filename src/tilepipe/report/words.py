@@ -232,7 +232,24 @@ def _sass(sass: Sass) -> str:
     if sass.math_per_tile is not None and sass.math_per_tile_original is not None:
         math = f", math per tile {sass.math_per_tile_original:g} → {sass.math_per_tile:g}"
     facts = f"{sass.arch}: {window_line(sass)}, {sass.barriers_between} barriers between{math}"
-    return "\n".join([f"{facts}, {spills_line(sass)}", *sass.reasons])
+    return "\n".join([f"{facts}, {spills_line(sass)}{_registers(sass)}", *_issue_lines(sass), *sass.reasons])
+
+
+def _registers(sass: Sass) -> str:
+    if sass.registers is None:
+        return ""
+    before = f"{sass.registers_original} → " if sass.registers_original is not None else ""
+    return f", registers {before}{sass.registers}"
+
+
+def _issue_lines(sass: Sass) -> list[str]:
+    """Stall cycles by opcode, and what the waits leave in flight."""
+    stalls = [
+        f"{opcode} {least}" if least == most else f"{opcode} {least}–{most}"
+        for opcode, (least, most) in sorted(sass.stalls.items())
+    ]
+    waits = f"; waits leave {', '.join(map(str, sass.wait_depths))} groups" if sass.wait_depths else ""
+    return [f"stall cycles: {', '.join(stalls)}{waits}"] if stalls else []
 
 
 def window_line(sass: Sass) -> str:
