@@ -35,7 +35,7 @@ def is_binary(path: str) -> bool:
         with Path(path).open("rb") as file:
             start = file.read(4)
     except OSError:
-        return False
+        start = b""
     return start == _ELF or start in _FATBINS or path.endswith(".cubin")
 
 
