@@ -108,6 +108,15 @@ class Sass:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A candidate built as a remedy for one whose audit had failed, and what the audit said of it."""
+
+    candidate: str
+    status: Status
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Timing:
     """Medians over interleaved runs in milliseconds; `spread` is the interquartile range ÷ the median."""
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 Variant = Literal["ldg", "prefetch", "cp_async", "mixed"]
 Form = Literal["ring", "textbook"]
+Remedy = Literal["", "unroll1", "fence"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Ratio:
 class Candidate:
     """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", with "-b2" behind it
     for re-partitioned 16-byte copies "cp_async-3-ring-16", with "-b2" behind it
-    where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
+    where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers), and with the
+    `remedy` that was tried since the compiler had moved the loads: "ldg-2-ring-fence"."""
 
     id: str
     variant: Variant
@@ -50,6 +52,7 @@ class Candidate:
     needs_launch_change: bool = False
     copy_bytes: int = 0  # widest re-partitioned copy; 0 keeps the author's widths
     min_blocks: int = 0
+    remedy: Remedy = ""
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

@@ -41,6 +41,8 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them.
     """
     pieces = _pieces(model, candidate, proved)
+    if candidate.remedy == "unroll1" and _has_pragma(model):
+        pieces = "the tile loop has a pragma of its own"
     if isinstance(pieces, str):
         return refusal("TP150", f"candidate {candidate.id} cannot be emitted: {pieces}", _place(model))
     source = model.file.source
@@ -79,6 +81,12 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
         _notes(model, pieces.ring),
     )  # fmt: skip
+
+
+def _has_pragma(model: KernelModel) -> bool:
+    """Whether pragma lines stand before the tile loop."""
+    source, at = model.file.source, model.tile.loop.span.start
+    return line_start(source, with_pragmas(source, at)) < line_start(source, at)
 
 
 def _moved(edit: Edit, by: int) -> Edit:
