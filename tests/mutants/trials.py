@@ -41,7 +41,7 @@ CANDIDATES = (
     "prefetch-1-ring",
 )  # fmt: skip
 EQUIVALENT = Path(__file__).parent / "equivalent.toml"
-_MOST_STEPS = 200_000  # backward branches of a thread between two barriers; small sizes need a few thousand
+_MOST_STEPS = 20_000_000  # of a block; small sizes need some hundred thousand
 _MOST_BLOCKS = 16
 _UNEVEN = (
     "ragged",

@@ -108,6 +108,19 @@ RUNNING = {
         Annotated[int, _option(_KERNEL, "--seed", metavar="N", min=0, help="Seed of the random data.")],
         0,
     ),
+    "max_steps": (
+        Annotated[
+            int | None,
+            _option(
+                _KERNEL,
+                "--max-steps",
+                metavar="N",
+                min=1,
+                help="Loop turns and barriers of a block before it counts as endless, in the emulator.",
+            ),
+        ],
+        None,
+    ),
     "no_reference": (
         Annotated[bool, _flag(_KERNEL, "--no-reference", help="Do not run the problem's reference code.")],
         False,
@@ -241,6 +254,7 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         plan=path("plan"),
         sizes=tuple(given.get("size") or ()),
         seed=given.get("seed", 0),
+        max_steps=given.get("max_steps"),
         use_reference=not given.get("no_reference", True),  # what runs nothing does not ask
         allow_launch_change=given.get("allow_launch_change", False),
         no_alias=_no_alias(given.get("assume") or ()),

@@ -28,7 +28,7 @@ _KINDS = {
     12: ("divergent barrier", "thread {a} waits at a barrier that {b} does not reach"),
     13: ("divergent warp instruction", "thread {a} runs a warp-wide instruction without {b}"),
     14: ("deadlock", "thread {a} waits for threads that never come"),
-    15: ("non-terminating", "thread {a} is still running after the step limit"),
+    15: ("non-terminating", "thread {a} is still running after the step limit (--max-steps)"),
     16: ("trap", "thread {a} {at}"),
     17: ("bad operand", "thread {a} gives an operand that the instruction does not allow"),
 }
