@@ -22,6 +22,7 @@ from tilepipe.report import (
     RunReport,
     ToolInfo,
     refused_report,
+    words,
 )
 from tilepipe.rewrite import Rewrite
 
@@ -161,15 +162,7 @@ def restructure(
 
 def remedies_note(built: Iterable[Built]) -> Diagnostic | None:
     """TP158: what was tried where the compiler defeated the overlap, and what came of it."""
-    said = []
-    for one in built:
-        if one.tried:
-            plain, _, _ = base_id(one.candidate.id)
-            outcomes = (
-                f"{t.candidate.removeprefix(plain + '-')} {'mends it' if t.status == 'passed' else 'does not help'}"
-                for t in one.tried
-            )
-            said.append(f"{plain}: {', '.join(outcomes)}")
+    said = [f"{base_id(b.candidate.id)[0]}: {words.tried(b.tried)}" for b in built if b.tried]
     if not said:
         return None
     return Diagnostic(
