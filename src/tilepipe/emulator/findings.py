@@ -107,7 +107,8 @@ class AddressBook:
 
     def global_name(self, address: int) -> str:
         """Such as `C[12]`, counted from the address that the kernel was given; also near an array's ends."""
-        for a in self.arrays:
+        holding = [a for a in self.arrays if a.start <= address < a.start + a.size]
+        for a in holding or self.arrays:
             if a.start - 4096 <= address < a.start + a.size + 4096:
                 index, rest = divmod(address - a.pointer, a.element)
                 inside = a.start <= address < a.start + a.size
