@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
 from tilepipe.evidence.sass import Expectation, audit
-from tilepipe.evidence.types import Correctness, Races, Sass
+from tilepipe.evidence.types import Correctness, Races, Sass, Trial
 from tilepipe.gpu import occupancy
 from tilepipe.job import Job
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Device
-from tilepipe.plan.candidates import base_id, capped
+from tilepipe.plan.candidates import REMEDIES, base_id, capped, remedied
 from tilepipe.plan.types import Candidate
 from tilepipe.problem import KernelProblem, Sizes, check_case, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
@@ -21,18 +21,24 @@ from tilepipe.rewrite.consumer import redundant_barriers
 from tilepipe.toolchain import builds_whole_file, disassemble
 from tilepipe.toolchain.types import Compiled
 
+# What the compiler can be talked out of: loads moved, barriers between, spills, a loop unrolled out of recognition.
+_DEFEATED = {"TP420", "TP421", "TP425", "TP430", "TP431"}
+
 
 @dataclass(frozen=True, eq=False)
 class Built:
     """A candidate as source text and as a cubin for the job's architecture.
 
-    `problem` is that of the changed kernel where it is launched in another way than the original.
+    `problem` is that of the changed kernel where it is launched in another way than the original. `sass` is the
+    audit, where it was made already, and `tried` are the remedies that it led to, with what became of each.
     """
 
     candidate: Candidate
     rewrite: Rewrite
     cubin: Compiled
     problem: KernelProblem | None = None
+    sass: Sass | None = None
+    tried: tuple[Trial, ...] = ()
 
     @property
     def change(self) -> LaunchChange:
@@ -49,26 +55,64 @@ def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built
 
 
 def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[Built] | Refusal:
-    """The candidate, and with it the one that keeps the original's resident blocks where staging lost some.
+    """The candidate, and with it the one that keeps the original's resident blocks where staging lost some, and the
+    one with a remedy where the compiler defeated the overlap. A candidate that was asked for by name stands alone.
 
     One register too many can cost a block and with it the whole gain, so a cap is tried then. The capped kernel
     comes first unless it spills; timing decides where there is a GPU.
     """
-    asked = base_id(job.options.candidate or "")[1]
-    if asked:
-        made = build_candidate(job, model, capped(candidate, asked))
+    wishes = job.wishes
+    named = "" if isinstance(wishes, Refusal) else wishes.candidate or ""
+    _, remedy, blocks = base_id(named)
+    if remedy or blocks:
+        asked = remedied(candidate, remedy) if remedy else candidate
+        made = build_candidate(job, model, capped(asked, blocks) if blocks else asked)
         return made if isinstance(made, Refusal) else [made]
     plain = build_candidate(job, model, candidate)
     if isinstance(plain, Refusal):
         return plain
-    before, after = _resident(job, job.original, None), _resident(job, plain.cubin, candidate)
-    if after >= before or launch_bound_span(job.file, job.kernel) is None or job.options.candidate:
+    if named:
         return [plain]
+    before, after = _resident(job, job.original, None), _resident(job, plain.cubin, candidate)
+    uncapped = mended(job, model, plain)
+    if after >= before or launch_bound_span(job.file, job.kernel) is None:
+        return uncapped
     fewer = build_candidate(job, model, capped(candidate, before))
     if isinstance(fewer, Refusal):
-        return [plain]
+        return uncapped
     spills = fewer.cubin.spill_stores > plain.cubin.spill_stores
-    return [plain, fewer] if spills else [fewer, plain]
+    return [*uncapped, fewer] if spills else [fewer, *uncapped]
+
+
+def mended(job: Job, model: KernelModel, plain: Built) -> list[Built]:
+    """The candidate with its audit; before it, where the compiler defeated the overlap, the same with the first
+    remedy that the audit says is one.
+
+    One remedy at a time: the tile loop not unrolled, a fence between load and compute, and launch bounds that leave
+    the compiler all registers. Load and compute stand in functions of their own already. What is not mended is not
+    thrown away: timing decides where there is a GPU.
+    """
+    plain = replace(plain, sass=audit_candidate(job, model, plain))
+    if plain.sass is None or not _DEFEATED & set(plain.sass.codes):
+        return [plain]
+    remedies = [remedied(plain.candidate, remedy) for remedy in REMEDIES]
+    if not plain.candidate.min_blocks and launch_bound_span(job.file, job.kernel) is not None:
+        remedies.append(capped(plain.candidate, 1))
+    tried: list[Trial] = []
+    for candidate in remedies:
+        made = build_candidate(job, model, candidate)
+        if isinstance(made, Refusal):
+            continue
+        sass = audit_candidate(job, model, made)
+        tried.append(Trial(candidate.id, sass.status, sass.codes))
+        if sass.status == "passed":
+            return [replace(made, sass=sass, tried=tuple(tried)), plain]
+    return [replace(plain, tried=tuple(tried))]
+
+
+def is_defeated(job: Job, model: KernelModel, built: Built) -> bool:
+    """Whether the audit says that the compiler defeated the overlap."""
+    return audit_candidate(job, model, built).status == "failed"
 
 
 def loses_residency(job: Job, built: Built) -> bool:
@@ -140,21 +184,24 @@ def verify_candidate(
 
 def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
     """The candidate's machine code against the original's, on the job's architecture."""
+    if built.sass is not None:
+        return built.sass
     original = job.original
     if isinstance(original, Refusal):
         return Sass("unknown", job.arch.name, reasons=(original.diagnostics[0].message,))
-    texts = [disassemble(c.image, c.symbol) for c in (built.cubin, original)]
+    texts = [disassemble(c.image, c.symbol, line_info=True) for c in (built.cubin, original)]
     for text in texts:
         if isinstance(text, Refusal):
             return Sass("unknown", job.arch.name, reasons=(text.diagnostics[0].message,))
     after, before = (t for t in texts if isinstance(t, str))
-    return audit(
+    sass = audit(
         after,
         before,
         job.arch.name,
         (built.cubin.symbol, original.symbol),
         expectation(model, built.candidate),
     )
+    return replace(sass, registers=built.cubin.registers, registers_original=original.registers)
 
 
 def expectation(model: KernelModel, candidate: Candidate) -> Expectation:

@@ -88,7 +88,7 @@ def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Ref
             help="`tilepipe init FILE.cu` drafts one; give it with -p",
         )
     progress("compiling for the CPU")
-    kernel = CpuDevice(job.toolchain).load(job.unit(), job.arch.name)
+    kernel = CpuDevice(job.toolchain, job.options.max_steps).load(job.unit(), job.arch.name)
     if isinstance(kernel, Refusal):
         return kernel
     parameters = job.toolchain.parameter_types(job.unit())

@@ -391,4 +391,4 @@ def _device(toolchain: Toolchain, options: Options) -> Device | Refusal:
         return error(
             "TP149", "no CUDA GPU was found on this machine", help="use --device cpu, or leave --device out"
         )
-    return CpuDevice(toolchain)
+    return CpuDevice(toolchain, options.max_steps)

@@ -15,7 +15,7 @@ class Options:
     `problem`: path of the problem file (default: FILE.toml beside FILE.cu); `changed_problem` that of the
     changed kernel of `verify`, where its launch differs. `candidate` names one candidate; `variant`, `stages`,
     `form` and `fragments` narrow the choice instead. `plan`: path of a plan to replay. `sizes`: size sets of the
-    problem to run, all of them when empty.
+    problem to run, all of them when empty. `max_steps` bounds what a block may do in the emulator.
     """
 
     kernel: str | None = None
@@ -35,6 +35,7 @@ class Options:
     sizes: tuple[str, ...] = ()
     seed: int = 0
     use_reference: bool = True
+    max_steps: int | None = None
     allow_launch_change: bool = False
     # Pointers promised to overlap no other, and to be loaded and stored in different places: --assume no-alias=A,B.
     no_alias: frozenset[str] = frozenset()

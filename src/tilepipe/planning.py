@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilepipe.builds import Built, build_variants, launches_compile, loses_residency
+from tilepipe.builds import Built, build_variants, is_defeated, launches_compile, loses_residency
 from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.widen import Wide, covered
-from tilepipe.plan.candidates import Wishes
+from tilepipe.plan.candidates import Wishes, base_id
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
 from tilepipe.report import (
@@ -22,6 +22,7 @@ from tilepipe.report import (
     RunReport,
     ToolInfo,
     refused_report,
+    words,
 )
 from tilepipe.rewrite import Rewrite
 
@@ -120,9 +121,8 @@ def candidate_report(
         widths[piece.name] = min(w.bytes for w in widened if w.copy.use.buffer == piece)
     if built is None:
         return CandidateReport(candidate, widths)
-    return CandidateReport(
-        candidate, widths, built.cubin.registers, built.cubin.spill_stores + built.cubin.spill_loads
-    )
+    spilled = built.cubin.spill_stores + built.cubin.spill_loads
+    return CandidateReport(candidate, widths, built.cubin.registers, spilled, built.tried)
 
 
 def nothing_viable(planned: Planned) -> Refusal:
@@ -158,7 +158,18 @@ def restructure(
             report = with_candidate(
                 report, candidate_report(planned.model, one.candidate, one, planned.job.wide)
             )
-    return built, report
+    note = remedies_note(built)
+    return built, replace(report, diagnostics=(*report.diagnostics, note)) if note is not None else report
+
+
+def remedies_note(built: Iterable[Built]) -> Diagnostic | None:
+    """TP158: what was tried where the compiler defeated the overlap, and what came of it."""
+    said = [f"{base_id(b.candidate.id)[0]}: {words.tried(b.tried)}" for b in built if b.tried]
+    if not said:
+        return None
+    return Diagnostic(
+        "TP158", "note", "the compiler defeats the overlap of some candidates: " + "; ".join(said)
+    )
 
 
 def with_candidate(report: RunReport, changed: CandidateReport) -> RunReport:
@@ -170,12 +181,13 @@ def with_candidate(report: RunReport, changed: CandidateReport) -> RunReport:
 
 def ranked_builds(planned: Planned, progress: Progress) -> tuple[list[Built], RunReport]:
     """Candidates in the order to try them where nothing can be timed: by the model, but what loses resident
-    blocks or spills comes after what is predicted nearly as well and does neither."""
+    blocks or spills, or has its loads moved by the compiler, comes after what is predicted nearly as well and
+    does none of it."""
     viable = planned.viable()
     best = viable[0].predicted_speedup or 0.0 if viable else 0.0
     near = [c for c in viable if (c.predicted_speedup or 0.0) >= _NEAR * best][:_BUILT]
     built, report = restructure(planned, near, progress)
-    built.sort(key=lambda b: loses_residency(planned.job, b))
+    built.sort(key=lambda b: (loses_residency(planned.job, b), is_defeated(planned.job, planned.model, b)))
     if not built:
         built, report = restructure(replace(planned, report=report), viable[len(near) :], progress)
     return built, report

@@ -102,7 +102,7 @@ def verify_built(job: Job, built: Built, progress: Progress) -> Verified | Refus
     if not isinstance(job.device, CudaDevice):
         return Verified(built, *found)
     small = {n: s for n, s in {**sizes, **more}.items() if n != "target"}
-    emulated = verify_candidate(job, CpuDevice(job.toolchain), built, small)
+    emulated = verify_candidate(job, CpuDevice(job.toolchain, job.options.max_steps), built, small)
     if isinstance(emulated, Refusal):
         return emulated
     return Verified(built, emulated[0] if emulated[0].status == "failed" else found[0], emulated[1])

@@ -12,6 +12,7 @@ from tilepipe.emulating import emulate as emulate_kernel
 from tilepipe.evidence.benchmark import fastest
 from tilepipe.evidence.types import Benchmark
 from tilepipe.gpu import normalise_arch
+from tilepipe.inspecting import inspect_cubin, inspect_kernel
 from tilepipe.job import Job, ask_ahead, open_job, open_jobs, read_source
 from tilepipe.kernel.file import CudaFile
 from tilepipe.launch import CpuDevice, CudaDevice
@@ -42,8 +43,20 @@ from tilepipe.source import SourceFile
 from tilepipe.toolchain import select_toolchain
 
 __all__ = [
-    "bench", "check", "check_all", "draft", "emulate", "open_job", "open_jobs", "pipeline_source", "rewrite", "run",
-    "sass", "verify",
+    "bench",
+    "check",
+    "check_all",
+    "draft",
+    "emulate",
+    "inspect_cubin",
+    "inspect_kernel",
+    "open_job",
+    "open_jobs",
+    "pipeline_source",
+    "rewrite",
+    "run",
+    "sass",
+    "verify",
 ]  # fmt: skip
 
 # A version of a kernel that somebody else made, in the shape of a candidate.

@@ -60,6 +60,12 @@ class FakeSteps(types.ModuleType):
     def sass(self, job: Any) -> Any:
         return self._step("sass", job)
 
+    def inspect_kernel(self, job: Any) -> Any:
+        return self._step("inspect_kernel", job)
+
+    def inspect_cubin(self, path: str, options: Options) -> Any:
+        return self._step("inspect_cubin", path, options.kernel)
+
     def draft(self, path: str, options: Options) -> str:
         return "schema = 1\n"
 

@@ -77,7 +77,7 @@ def test_wrong_usage_is_2_with_a_message_and_changes_nothing(
 def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
     arguments = (
         "run igemm.cu -k igemm -p other.toml --device cpu --arch sm_86 --toolchain nvcc -Iinc -I inc2 -DX=1 "
-        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --plan plan.json --size small --seed 7 "
+        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --plan plan.json --size small --seed 7 --max-steps 9 "
         "--no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
         "-- -use_fast_math --json -o"
     )
@@ -97,6 +97,7 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
         "ring",
     )
     assert (options.plan, options.sizes, options.seed) == ("plan.json", ("small",), 7)
+    assert options.max_steps == 9
     assert (options.use_reference, options.allow_launch_change) == (False, True)
     assert options.no_alias == {"A", "B", "C"}
     assert options.compile.include_dirs == ("inc", "inc2")
@@ -291,8 +292,10 @@ def test_check_of_one_kernel_is_an_object(steps: FakeSteps, kernel: Path, capsys
         (["verify", "igemm.cu", "new.cu", "--changed-problem", "new.toml"], ("verify", "job", "new.cu")),
         (["bench", "igemm.cu"], ("bench", "job")),
         (["sass", "igemm.cu"], ("sass", "job")),
+        (["sass", "igemm.cu", "--as-is"], ("inspect_kernel", "job")),
+        (["sass", "igemm.cubin", "-k", "igemm"], ("inspect_cubin", "igemm.cubin", "igemm")),
     ],
-    ids=["verify", "bench", "sass"],
+    ids=["verify", "bench", "sass", "sass as it is", "sass of a cubin"],
 )
 def test_examinations(arguments: list[str], call: tuple[str, ...], steps: FakeSteps, kernel: Path) -> None:
     steps.result = replace(PIPELINED, outcome=None, source=None)

@@ -97,6 +97,14 @@ def test_blocks_that_race_are_3(folder: Path, capsys: Capture) -> None:
     assert "the other block's access is on line 6" in messages
 
 
+def test_a_block_with_too_few_steps_counts_as_endless(folder: Path, capsys: Capture) -> None:
+    write(folder, TRANSPOSE.replace("WIDTH", "33"))
+    code, value, messages = emulated("t.cu --size one --max-steps 2000", capsys)
+    assert code == 3 and "TP305" in messages
+    (found,) = value["sizes"]["one"]["findings"]
+    assert found["kind"] == "non-terminating" and "--max-steps" in found["message"]
+
+
 def test_a_wrong_result_is_3(folder: Path, capsys: Capture) -> None:
     source = (POC / "naive_sgemm.cu").read_text()
     (folder / "s.cu").write_text(source.replace("acc += As", "acc -= As"))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import numpy as np
 import pytest
 from snippets import HEADER, launch, program
 
+from tilepipe.emulator import EmulatorFinding
 
-def kinds(body: str, block: int = 64, **options: object) -> list[str]:
+
+def findings(body: str, block: int = 64, **options: object) -> tuple[EmulatorFinding, ...]:
     """Findings of a kernel where %mine is the thread's word of `tile` and %next its neighbour's."""
     text = f"""{HEADER}
 .visible .entry k(.param .u64 p)
@@ -26,8 +30,12 @@ add.u32 %x, %t, 1; rem.u32 %x, %x, {block}; mov.u32 %next, tile; mad.lo.u32 %nex
 ret;
 }}
 """
-    done = launch(program(text), [np.zeros(8)], block, **options)
-    return sorted({f.kind for f in done.findings})
+    return launch(program(text), [np.zeros(8)], block, **options).findings
+
+
+def kinds(body: str, block: int = 64, **options: object) -> list[str]:
+    """The kinds of these findings."""
+    return sorted({f.kind for f in findings(body, block, **options)})
 
 
 WRITE = "st.shared.u32 [%mine], %t;\n"
@@ -165,13 +173,27 @@ def test_early_exit_before_a_barrier() -> None:
 
 def test_endless_loop_is_found() -> None:
     assert kinds("LOOP:\nbra LOOP;", 32, max_steps=10_000) == ["non-terminating"]
-    assert kinds("LOOP:\nbar.sync 0;\nbra LOOP;", 32, max_steps=200) == ["non-terminating"]
-    assert (
-        kinds(
-            "mov.u32 %n, 0;\nL:\nadd.u32 %n, %n, 1;\nsetp.lt.u32 %p, %n, 9000;\n@%p bra L;", max_steps=10_000
-        )
-        == []
-    )
+    counted = "mov.u32 %n, 0;\nL:\nadd.u32 %n, %n, 1;\nsetp.lt.u32 %p, %n, 300;\n@%p bra L;"
+    assert kinds(counted, 32, max_steps=10_000) == []
+    assert kinds(counted, 64, max_steps=10_000) == ["non-terminating"]
+
+
+@pytest.mark.parametrize(
+    "spin",
+    [
+        "bar.sync 0;",
+        "bar.warp.sync 0xffffffff;",
+        "shfl.sync.bfly.b32 %x, %t, 1, 31, 0xffffffff;",
+        "add.u32 %n, %n, 1;\nbar.sync 0;\nbar.warp.sync 0xffffffff;",
+    ],
+)
+def test_an_endless_loop_over_barriers_ends_promptly_and_says_where(spin: str) -> None:
+    """With the default bound: some seconds at most, however the loop waits."""
+    start = perf_counter()
+    (found,) = findings("mov.u32 %n, 0;\nLOOP:\n" + spin + "\nbra LOOP;", 256)
+    assert found.kind == "non-terminating" and "--max-steps" in found.message
+    assert found.lines != (0,)
+    assert perf_counter() - start < 20  # 1 to 3 on a machine with nothing else to do
 
 
 def test_trap() -> None:

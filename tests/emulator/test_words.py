@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from snippets import Array
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.emulator.findings import Shape, plain_name, subscripts
+from tilepipe.emulator.findings import AddressBook, ArrayPlace, Shape, plain_name, subscripts
 from tilepipe.launch import CpuDevice, LaunchOptions, RunResult
 from tilepipe.launch.shapes import shared_shapes
 from tilepipe.problem import Array as ProblemArray
@@ -167,3 +167,13 @@ extern "C" __global__ void k(float* out) {
 """
     found = {f.kind: f for f in launched(nvrtc, text).findings}
     assert (found["write-read race"].lines, found["write-read race"].calls) == ((7, 2), (0, 6))
+
+
+def test_an_address_is_of_the_array_that_holds_it_not_of_its_neighbour() -> None:
+    """Arrays lie next to each other in memory, and an overrun is named by the nearest."""
+    first, second = ArrayPlace("A", 4096, 256, 4096, 4), ArrayPlace("B", 4352, 256, 4352, 4)
+    book = AddressBook((), (first, second))
+    assert book.global_name(4352) == "B[0]"
+    assert book.global_name(4348) == "A[63]"
+    assert book.global_name(4608) == "A[128] (of 64 elements)"
+    assert AddressBook((), (second,)).global_name(4348) == "B[-1] (of 64 elements)"

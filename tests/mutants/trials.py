@@ -42,7 +42,7 @@ CANDIDATES = (
     "cp_async-3-ring-cuda-pipeline", "cp_async-3-ring-cuda-pipeline-block", "cp_async-3-ring-cuda-pipeline-block-frags",
 )  # fmt: skip
 EQUIVALENT = Path(__file__).parent / "equivalent.toml"
-_MOST_STEPS = 200_000  # backward branches of a thread between two barriers; small sizes need a few thousand
+_MOST_STEPS = 20_000_000  # of a block; small sizes need some hundred thousand
 _MOST_BLOCKS = 16
 _UNEVEN = (
     "ragged",

@@ -5,9 +5,9 @@ import pytest
 from rich.console import Console
 from tests.report.samples import PIPELINED, RACY
 
-from tilepipe.evidence.types import Benchmark, Correctness, SizeResult
+from tilepipe.evidence.types import Benchmark, Correctness, Sass, SizeResult
 from tilepipe.plan.types import Candidate
-from tilepipe.report import CandidateReport, Evidence, LaunchInfo, RunReport, with_checklist
+from tilepipe.report import CandidateReport, Evidence, LaunchInfo, RunReport, with_checklist, words
 from tilepipe.report.terminal import render_terminal
 
 ESCAPE = "\x1b["
@@ -146,3 +146,20 @@ def test_the_launch_that_is_needed() -> None:
 @pytest.mark.parametrize("width", [20, 80, 200])
 def test_any_report_renders_at_any_width(report: RunReport, width: int) -> None:
     assert rendered(report, width=width).strip()
+
+
+def test_the_machine_code_in_numbers() -> None:
+    sass = Sass(
+        "passed",
+        "sm_90",
+        window=32,
+        registers=126,
+        registers_original=124,
+        stalls={"LDGSTS": (1, 4), "HMMA": (2, 2)},
+        wait_depths=(1, 1),
+    )
+    (line,) = words.evidence_lines(RunReport(evidence=Evidence(sass=sass)))
+    assert "no spills, registers 124 → 126" in line.text
+    assert line.text.splitlines()[1] == "stall cycles: HMMA 2, LDGSTS 1–4; waits leave 1 groups in flight"
+    (alone,) = words.evidence_lines(RunReport(evidence=Evidence(sass=Sass("passed", "sm_90", registers=40))))
+    assert "registers 40" in alone.text and "→" not in alone.text

@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 import pytest
+from sass_labels import (
+    ALONE,
+    ALONE_SHAPES,
+    CLASSES,
+    DEFECTS,
+    PIPELINED,
+    PREFETCH,
+    RIGHT_FORMS,
+    STAGED,
+    alone,
+    audit_form,
+    labels,
+    ring,
+    shape_alone,
+)
 from sass_listings import ARCHS, HERE, ZOO, forms, listing, only_symbol, shapes
 
-from tilepipe.evidence.sass import Expectation, audit, diagnostics
-from tilepipe.evidence.types import Sass
+from tilepipe.evidence.sass import audit, audit_alone, diagnostics
 
 FEW = ("sm_80", "sm_90", "sm_120")  # the rest is in the full tier
 EVERY_ARCH = [a if a in FEW else pytest.param(a, marks=pytest.mark.full) for a in ARCHS]
-
-
-def ring(stages: int, **more: object) -> Expectation:
-    return Expectation(asynchronous=True, stages=stages, **more)
-
-
-STAGED = Expectation(asynchronous=False)
-PREFETCH = Expectation(asynchronous=False, barriers=2)
-INSIDE = {"barriers": 3, "barriers_original": 4, "author_barriers": 2}
-
-RIGHT_FORMS = {
-    "ring2": ring(2),
-    "ring3": ring(3),
-    "ring4": ring(4),
-    "ring3_author_barriers": ring(3, **INSIDE),
-    "ring3_rolled": ring(3),
-    "textbook": ring(2),
-    "staged": STAGED,
-    "prefetch": PREFETCH,
-    "dispatched": Expectation(asynchronous=False, fallback=True),
-}
-DEFECTS = {  # the expectation, and the one code that the audit must give
-    "original": (PREFETCH, "TP420"),
-    "bad_sunk": (STAGED, "TP420"),
-    "bad_used_at_once": (STAGED, "TP420"),
-    "bad_waits_at_once": (ring(3), "TP420"),
-    "bad_barrier_between": (PREFETCH, "TP421"),
-    "bad_no_wait": (ring(2), "TP422"),
-    "bad_waits_late": (ring(3), "TP422"),
-    "bad_barrier_before_wait": (ring(2), "TP423"),
-    "bad_half_math": (ring(3), "TP424"),
-    "bad_spilled": (ring(2), "TP425"),
-    "bad_trap": (ring(3), "TP426"),
-    "staged": (ring(2), "TP427"),
-}
-
-
-def original_of(name: str) -> str:
-    for suffix in ("author_barriers", "rolled"):
-        if name.endswith(suffix):
-            return f"original_{suffix}"
-    return "original"
-
-
-def audit_form(name: str, arch: str, expectation: Expectation) -> Sass:
-    return audit(forms(arch), forms(arch), arch, (name, original_of(name)), expectation)
 
 
 @pytest.mark.parametrize("arch", EVERY_ARCH)
@@ -192,3 +160,37 @@ def test_the_excerpt_shows_loads_waits_barriers_and_math_in_order() -> None:
     assert positions == sorted(positions)
     assert any("256 since the first" in line for line in lines)
     assert not any("@!PT" in line for line in lines)
+
+
+def test_the_labelled_set_is_large_and_has_every_class() -> None:
+    kinds = {label.kind for label in labels()}
+    assert {PIPELINED, "loads sunk", "barrier between", "immediate wait", "spilled", "un-pipelined"} <= kinds
+    assert "wrong math count" in kinds and set(CLASSES) == set(DEFECTS)
+    assert len(labels()) * len(ARCHS) >= 40
+
+
+@pytest.mark.parametrize("arch", EVERY_ARCH)
+@pytest.mark.parametrize("name", ALONE)
+def test_a_kernel_alone_gets_the_verdict_that_its_text_allows(name: str, arch: str) -> None:
+    sass = alone(name, arch)
+    assert (sass.status, sass.codes) == ALONE[name], sass.reasons
+    assert sass.window_original is sass.math_per_tile_original is sass.timeline_original is None
+
+
+@pytest.mark.parametrize("arch", EVERY_ARCH)
+@pytest.mark.parametrize("name", ALONE_SHAPES)
+def test_shapes_of_real_kernels_alone(name: str, arch: str) -> None:
+    assert shape_alone(name, arch).status == ALONE_SHAPES[name]
+
+
+def test_a_symbol_that_the_listing_has_not_got() -> None:
+    sass = audit_alone(forms("sm_80"), "sm_80", "absent")
+    assert (sass.status, sass.codes) == ("unknown", ("TP432",))
+
+
+def test_stalls_and_wait_depths_of_the_main_loop() -> None:
+    sass = audit_form("ring3", "sm_90", ring(3))
+    assert sass.wait_depths == (1,)
+    assert set(sass.stalls) == {"FFMA", "LDGSTS"}
+    assert all(1 <= least <= most <= 15 for least, most in sass.stalls.values())
+    assert audit_form("staged", "sm_90", STAGED).wait_depths == ()

@@ -125,3 +125,25 @@ def test_the_data_of_a_store_are_not_its_address() -> None:
     assert store_data(one("STS.64 [R4+UR5], R6")) == registers("R6 R7")
     assert store_data(one("STS.U8 [R4], R6")) == registers("R6")
     assert store_data(one("LDS R6, [R4]")) == frozenset()
+
+
+LINES = """
+	.section	.text.k,"ax",@progbits
+.text.k:
+	//## File "/a/k.cu", line 18
+        /*0000*/                   NOP ;   /* 0x0000000000007918 */
+                                           /* 0x000fc00000000000 */
+	//## File "/a/mma.hpp", line 91 inlined at "/a/k.cu", line 59
+	//## File "/a/k.cu", line 59 inlined at "/a/k.cu", line 72
+	//## File "/a/k.cu", line 72
+        /*0010*/                   NOP ;   /* 0x0000000000007918 */
+                                           /* 0x000fc00000000000 */
+        /*0020*/                   EXIT ;  /* 0x000000000000794d */
+                                           /* 0x000fea0003800000 */
+"""
+
+
+def test_source_lines_are_those_of_the_kernels_own_file() -> None:
+    """Of a chain of inlined calls, the innermost place that is not in a header."""
+    assert [i.line for i in decode(LINES)["k"].instructions] == [18, 59, 59]
+    assert one("NOP").line is None

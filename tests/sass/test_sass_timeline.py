@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from sass_labels import DEFECTS, RIGHT_FORMS, audit_form
 from sass_listings import assemble, forms
-from test_sass_audit import DEFECTS, RIGHT_FORMS, audit_form
 
 from tilepipe.evidence.sass import decode
 from tilepipe.evidence.sass.cfg import build_graph

@@ -103,6 +103,7 @@ def test_zoo_parses_without_an_error_and_without_loss(path: Path) -> None:
         "__device__ void f() { __shared__ __align__(16) float s[3]; for (;;)\n#pragma unroll\n for (;;) ; }",
         "#define INL __device__ __forceinline__ /* of ours */\nINL int f(int x) { return x; }",
         "__device__ void f() { extern __shared__ __align__(128) unsigned char smem[]; }",
+        "#define F(x) { int a = x; /* one */ \\\n  int b; /* two\n three */ \\\n  int c; }\nint f() { F(1) return 0; }",
         "void h() { k<<<dim3(1, 2), 256, 0, s>>>(p); }",
         'void h() { asm volatile("cp.async.wait_group %0;\\n" :: "n"(N - 1) : "memory"); }',
     ],
@@ -120,6 +121,19 @@ def test_a_broken_text_tells_where() -> None:
 def test_qualifiers_that_carry_meaning_stay() -> None:
     data = b"#define SHARED __shared__\n__global__ void k() { SHARED float a; __shared__ float b; }"
     assert mask(data) == data
+
+
+def test_a_macro_goes_on_behind_its_comments() -> None:
+    """The grammar ends a directive at a block comment; what follows would then be read as code of the kernel."""
+    text = "#define F(x) { int a = x; /* one */ \\\n  int b = a; /* two\n three */ \\\n  int c; }\nint z;\n"
+    tree = parse(SourceFile("a.cu", text))
+    kinds = [node.type for node in tree.root.children]
+    assert kinds == ["preproc_function_def", "declaration"]
+    assert "three" in tree.text_of(tree.root.children[0]) and "int c; }" in tree.text_of(
+        tree.root.children[0]
+    )
+    quoted = b'#define S "/* no */" // neither /* this\nint z;'
+    assert mask(quoted) == quoted
 
 
 def test_masked_words_stay_in_comments_and_literals() -> None:

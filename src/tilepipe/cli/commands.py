@@ -170,15 +170,24 @@ def bench(
 @command(app, opt.KERNEL, opt.BUILD, opt.CHOICE)
 def sass(
     options: "Options",
-    file: opt.File,
+    file: opt.FileOrCubin,
+    as_is: opt.AsIs = False,
     json: opt.Json = None,
     require: opt.require("sass") = "",  # type: ignore[valid-type]
 ) -> int:
-    """Audit the machine code of one candidate against the original: is the load under the math?"""
+    """Audit the machine code of one candidate against the original: is the load under the math? A cubin, and with
+    --as-is a kernel that is pipelined by hand, is audited as it stands."""
+    from tilepipe.report import exit_code
+    from tilepipe.toolchain import is_binary
+
+    targets, required = Targets(str(file), json=json), opt.required_evidence(require, "sass")
     steps = load_steps()
-    return _examine(
-        Targets(str(file), json=json), opt.required_evidence(require, "sass"), options, steps.sass
-    )
+    if not is_binary(str(file)):
+        return _examine(targets, required, options, steps.inspect_kernel if as_is else steps.sass)
+    if (code := _cannot_deliver(targets)) is not None:
+        return code
+    report = _as_report(steps.inspect_cubin(str(file), options))
+    return _finish(report, exit_code(report, required), targets, brief=True)
 
 
 @command(app, opt.KERNEL, opt.EMULATING, opt.BUILD)

@@ -28,6 +28,7 @@ def _flag(panel: str, *names: str, help: str) -> Any:
 
 
 File = Annotated[Path, typer.Argument(help="The CUDA file.", show_default=False)]
+FileOrCubin = Annotated[Path, typer.Argument(help="The CUDA file, or a cubin.", show_default=False)]
 
 # Where results go: parameters of a command's own.
 OutputFile = Annotated[Path | None, _option(_OUTPUT, "-o", "--output", help="Write the new source here.")]
@@ -64,6 +65,9 @@ Blocks = Annotated[
     _option(_KERNEL, "--blocks", metavar="N|all", help="Blocks of each grid; default what runs in seconds."),
 ]
 
+AsIs = Annotated[
+    bool, _flag(_KERNEL, "--as-is", help="Audit the kernel as it stands, not a candidate made from it.")
+]
 Fix = Annotated[bool, _flag(_OUTPUT, "--fix", help="Make the safe fixes in FILE itself; keeps FILE.bak.")]
 Verbose = Annotated[
     bool, _option(_OUTPUT, "-v", "--verbose", help="Name the kernels that could not be followed, and why.")
@@ -104,6 +108,19 @@ RUNNING = {
     "seed": (
         Annotated[int, _option(_KERNEL, "--seed", metavar="N", min=0, help="Seed of the random data.")],
         0,
+    ),
+    "max_steps": (
+        Annotated[
+            int | None,
+            _option(
+                _KERNEL,
+                "--max-steps",
+                metavar="N",
+                min=1,
+                help="Loop turns and barriers of a block before it counts as endless, in the emulator.",
+            ),
+        ],
+        None,
     ),
     "no_reference": (
         Annotated[bool, _flag(_KERNEL, "--no-reference", help="Do not run the problem's reference code.")],
@@ -265,6 +282,7 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         plan=path("plan"),
         sizes=tuple(given.get("size") or ()),
         seed=given.get("seed", 0),
+        max_steps=given.get("max_steps"),
         use_reference=not given.get("no_reference", True),  # what runs nothing does not ask
         allow_launch_change=given.get("allow_launch_change", False),
         no_alias=_no_alias(given.get("assume") or ()),

@@ -56,6 +56,7 @@ def _running(options: Options, report: RunReport) -> list[str]:
     device = "cpu" if report.tool.device == "cpu" else "cuda" if report.tool.device else options.device
     words = ["--device", device, "--seed", str(options.seed)]
     words += [word for size in options.sizes for word in ("--size", size)]
+    words += ["--max-steps", str(options.max_steps)] if options.max_steps is not None else []
     return words + ([] if options.use_reference else ["--no-reference"])
 
 

@@ -28,7 +28,7 @@ _KINDS = {
     12: ("divergent barrier", "thread {a} waits at a barrier that {b} does not reach"),
     13: ("divergent warp instruction", "thread {a} runs a warp-wide instruction without {b}"),
     14: ("deadlock", "thread {a} waits for threads that never come"),
-    15: ("non-terminating", "thread {a} is still running after the step limit"),
+    15: ("non-terminating", "thread {a} is still running after the step limit (--max-steps)"),
     16: ("trap", "thread {a} {at}"),
     17: ("bad operand", "thread {a} gives an operand that the instruction does not allow"),
 }
@@ -107,7 +107,8 @@ class AddressBook:
 
     def global_name(self, address: int) -> str:
         """Such as `C[12]`, counted from the address that the kernel was given; also near an array's ends."""
-        for a in self.arrays:
+        holding = [a for a in self.arrays if a.start <= address < a.start + a.size]
+        for a in holding or self.arrays:
             if a.start - 4096 <= address < a.start + a.size + 4096:
                 index, rest = divmod(address - a.pointer, a.element)
                 inside = a.start <= address < a.start + a.size

@@ -132,7 +132,8 @@ class Block(ctypes.Structure):
                 "log",
             )
         ),
-        *((n, c_uint64) for n in ("max_steps", "number", "async_bytes", "barriers", "ticks", "local_bytes")),
+        *((n, c_uint64) for n in ("max_steps", "steps_left", "number", "async_bytes", "barriers", "ticks")),
+        ("local_bytes", c_uint64),
         *(
             (n, c_uint32)
             for n in (
@@ -156,6 +157,7 @@ class Block(ctypes.Structure):
                 "fatal",
                 "stop",
                 "moved",
+                "spot",
             )
         ),
         *((n, c_uint32 * 3) for n in ("block_dim", "grid_dim", "block_id")),

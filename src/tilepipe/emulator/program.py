@@ -38,6 +38,7 @@ from tilepipe.emulator.sharing import NOTE, Watches
 
 _CHUNK_SECONDS = 0.1  # how long a worker runs between looks at Ctrl-C
 MAX_SHARED = 227 * 1024  # bytes a block may have on the largest devices we model (sm_90)
+MAX_STEPS = 200_000_000  # of a block, some seconds; the longest one of our kernels takes 9 million
 ALLOCATION_ALIGNMENT = 256  # bytes, of device allocations (CUDA programming guide, device memory accesses)
 
 
@@ -127,13 +128,14 @@ class Program:
         blocks: Sequence[int] | None = None,
         mode: Mode = "checked",
         early: bool = False,
-        max_steps: int = 200_000_000,
+        max_steps: int = MAX_STEPS,
         shapes: Callable[[], Shapes] = dict,
     ) -> Execution | Refusal:
         """Runs the grid, or the linear block numbers in `blocks`.
 
         `dynamic_shared` is in bytes. `early` makes asynchronous copies land at issue instead of at the wait.
-        `max_steps` bounds a thread's backward branches between two barriers. `shapes` is asked for the shapes of
+        `max_steps` bounds the backward branches of a block's threads together, a stop at a barrier or a warp
+        instruction counting as several. `shapes` is asked for the shapes of
         shared variables, by plain name, when there is a finding to describe. Returns a refusal (TP302) for a
         launch that no device would accept.
         """

@@ -79,7 +79,9 @@ class Sass:
 
     `codes` go with `reasons`. `window` is the least math between a load's issue and the wait for it,
     `window_cycles` the issue cycles there (stall counts summed), both over whole iterations where the wait
-    comes iterations later.
+    comes iterations later. `stalls` are the least and the most stall cycles that the main loop's loads and math
+    carry, by opcode; `wait_depths` the groups that each of its waits leaves pending, in order. Registers are per
+    thread, None where nobody said.
     """
 
     status: Status
@@ -99,6 +101,19 @@ class Sass:
     window_original: int | None = None
     timeline: Timeline | None = None
     timeline_original: Timeline | None = None
+    stalls: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    wait_depths: tuple[int, ...] = ()
+    registers: int | None = None
+    registers_original: int | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate built as a remedy for one whose audit had failed, and what the audit said of it."""
+
+    candidate: str
+    status: Status
+    codes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.emulator import Argument, Buffer, EmulatorFinding, Program, load_program
+from tilepipe.emulator import MAX_STEPS, Argument, Buffer, EmulatorFinding, Program, load_program
 from tilepipe.emulator.findings import Shape
 from tilepipe.launch.shapes import shared_shapes
 from tilepipe.launch.types import Finding, LaunchOptions, RunResult
@@ -19,10 +19,12 @@ _LINE_INFO = "-lineinfo"  # understood by NVRTC and nvcc
 
 
 class CpuDevice:
-    """Runs kernels on this machine's processor, as an sm_80 device would at its least forgiving."""
+    """Runs kernels on this machine's processor, as an sm_80 device would at its least forgiving. A block that has
+    taken `max_steps` is taken to run for ever."""
 
-    def __init__(self, toolchain: Toolchain) -> None:
+    def __init__(self, toolchain: Toolchain, max_steps: int | None = None) -> None:
         self._toolchain = toolchain
+        self._max_steps = max_steps or MAX_STEPS
 
     @property
     def kind(self) -> Literal["cpu", "cuda"]:
@@ -45,7 +47,8 @@ class CpuDevice:
         program = load_program(compiled.image.decode(), compiled.symbol)
         if isinstance(program, Refusal):
             return program
-        return CpuKernel(program, functools.cache(lambda: shared_shapes(self._toolchain, unit)))
+        shapes = functools.cache(lambda: shared_shapes(self._toolchain, unit))
+        return CpuKernel(program, shapes, self._max_steps)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class CpuKernel:
 
     program: Program
     shapes: Callable[[], Mapping[str, Shape]] = dict
+    max_steps: int = MAX_STEPS
 
     def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal:
         """Runs the case; its arrays are updated in place."""
@@ -65,7 +69,7 @@ class CpuKernel:
             blocks=options.blocks,
             mode="profiled" if options.profile else "checked" if options.checks else "unchecked",
             early=options.copies == "early",
-            max_steps=options.max_steps,
+            max_steps=options.max_steps or self.max_steps,
             shapes=self.shapes,
         )
         if isinstance(done, Refusal):

@@ -50,12 +50,13 @@ class RunResult:
 class LaunchOptions:
     """`blocks`: linear block numbers to run, None for all. `copies`: when asynchronous copies land, as late or
     as early as the memory model allows. `checks`: race and bounds detection (emulator). `profile`: count bank
-    conflicts and coalescing as well (emulator, with checks)."""
+    conflicts and coalescing as well (emulator, with checks). `max_steps` bounds what a block does (emulator); None
+    for the device's own bound."""
 
     blocks: tuple[int, ...] | None = None
     copies: Literal["late", "early"] = "late"
     checks: bool = True
-    max_steps: int = 200_000_000
+    max_steps: int | None = None
     profile: bool = False
 
 

@@ -44,6 +44,7 @@ class Fill:
     read_interval: int = -1
     read_by_others: bool = False  # in that interval, by other threads than the one that filled the place
     replaced: int | None = None
+    blurred: bool = False  # what replaced it lies elsewhere in part: threads in strides look like one range
     displaced: Fill | None = None  # a tile that was still unread when this one took its place
 
     @property
@@ -56,6 +57,13 @@ class Fill:
 
     def holds(self, region: Region) -> bool:
         return any(mine.overlaps(region) for mine in self.regions)
+
+    def lies_at(self, region: Region) -> bool:
+        """Whether the region is one that the fill began with: the same place, and not one that meets it in part."""
+        stage = region.stage
+        return any(
+            (m.lo, m.hi) == (region.lo, region.hi) or m.stage == stage is not None for m in self.regions
+        )
 
     def private(self, region: Region) -> bool:
         """Whether every thread touches only its own place, in the fill and in `region`."""
@@ -171,9 +179,10 @@ class Machine:
         for older in [f for f in listed if f is not fill and f.holds(region)]:
             if older.read_interval == self.interval and older.read_by_others:
                 self._problem("refill", at, event, older, older.reads[-1])
-            if not older.reads and asynchronous:
-                fill.displaced = older
             older.replaced = at
+            older.blurred = not older.lies_at(region)
+            if not older.reads and asynchronous and not older.blurred:
+                fill.displaced = older
             listed.remove(older)
         if fill not in listed:
             listed.append(fill)

@@ -92,7 +92,7 @@ def _parity(runs: Runs, name: str, missing: list[int]) -> Found:
 
 
 def _is_lost(fill: Fill) -> bool:
-    return not fill.reads and fill.replaced is not None
+    return not fill.reads and fill.replaced is not None and not fill.blurred
 
 
 def _lost(played: Played, name: str) -> Iterator[Found]:

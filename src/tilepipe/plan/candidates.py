@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
@@ -11,7 +10,7 @@ from tilepipe.kernel.model import Buffer, KernelModel
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
-from tilepipe.plan.types import Api, BudgetRow, Candidate, Form, Fragments, Plan, Variant
+from tilepipe.plan.types import Api, BudgetRow, Candidate, Form, Fragments, Plan, Remedy, Variant
 
 MAX_STAGES = 8
 STATIC_LIMIT = 48 * 1024  # bytes of static shared memory that the assembler accepts
@@ -27,6 +26,7 @@ _WIDE = (
 _REPARTITIONED = 1.3  # 16-byte copies in place of element-wise ones gained 1.29 to 1.48 without any overlap
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
 _PACKED = 0.97  # but bytes kept across the peel are packed into shared registers, and wait for each other
+REMEDIES: tuple[Remedy, ...] = ("unroll1", "fence")  # in the order in which they are tried
 _REGISTERS_PER_THREAD = 96  # staging beyond this spills in every case measured
 
 
@@ -86,15 +86,25 @@ class Wishes:
         return narrowed or self.fragments == "on"
 
 
-def base_id(identifier: str) -> tuple[str, int]:
-    """A candidate's id without its register cap, and the cap's resident blocks (0: none)."""
-    found = re.fullmatch(r"(.+)-b(\d+)", identifier)
-    return (found.group(1), int(found.group(2))) if found else (identifier, 0)
+def base_id(identifier: str) -> tuple[str, Remedy, int]:
+    """A candidate's id without remedy and register cap, the remedy, and the cap's resident blocks (0: none)."""
+    base, _, blocks = identifier.rpartition("-b")
+    if not base or not blocks.isdigit():
+        base, blocks = identifier, "0"
+    for remedy in REMEDIES:
+        if base.endswith(f"-{remedy}"):
+            return base.removesuffix(f"-{remedy}"), remedy, int(blocks)
+    return base, "", int(blocks)
 
 
 def capped(candidate: Candidate, blocks: int) -> Candidate:
     """The candidate with a minimum of resident blocks stated."""
     return replace(candidate, id=f"{candidate.id}-b{blocks}", min_blocks=blocks)
+
+
+def remedied(candidate: Candidate, remedy: Remedy) -> Candidate:
+    """The candidate with a remedy against loads that the compiler moves."""
+    return replace(candidate, id=f"{candidate.id}-{remedy}", remedy=remedy)
 
 
 def make_plan(

@@ -7,12 +7,11 @@ from typing import Literal
 
 Variant = Literal["ldg", "prefetch", "cp_async", "mixed"]
 Form = Literal["ring", "textbook"]
-Fragments = Literal[
-    "auto", "on", "off"
-]  # whether candidates load fragments ahead; auto: those that measure faster
-Api = Literal[
-    "ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"
-]  # what asynchronous copies are written in
+# Whether candidates load fragments ahead; auto: those that measure faster.
+Fragments = Literal["auto", "on", "off"]
+# What asynchronous copies are written in.
+Api = Literal["ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"]
+Remedy = Literal["", "unroll1", "fence"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class Ratio:
 class Candidate:
     """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", for re-partitioned 16-byte
     copies "cp_async-3-ring-16"; behind it the `api` where it is not PTX, "-frags" and "-spread" for the fields of
-    that name, and "-b2" where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers).
-    """
+    that name, the `remedy` that was tried since the compiler had moved the loads: "ldg-2-ring-fence", and "-b2" where
+    `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
 
     id: str
     variant: Variant
@@ -60,6 +59,7 @@ class Candidate:
     fragments: bool = False  # fragments in two slots: the next group is loaded while one is multiplied
     api: Api = "ptx"
     spread: bool = False  # the copies of a tile spread over the groups of another
+    remedy: Remedy = ""
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilepipe.diagnostics import Diagnostic
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Timing
+from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Timing, Trial
 from tilepipe.launch.types import Finding
 from tilepipe.plan.types import BudgetRow, Ratio
 from tilepipe.report.result import (
@@ -65,7 +65,7 @@ def _finite(value: float | None) -> float | None:
 
 def _known(pairs: Mapping[str, Any]) -> dict[str, Any]:
     """`pairs` without those that say nothing."""
-    return {key: value for key, value in pairs.items() if value not in (None, "", ())}
+    return {key: value for key, value in pairs.items() if value not in (None, "", (), [])}
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, Any]:
@@ -135,7 +135,12 @@ def _candidate(c: CandidateReport) -> dict[str, Any]:
         "registers": c.registers,
         "shared_bytes": plan.shared_bytes,
         "spills": c.spills,
+        **_known({"remedies": [_trial(t) for t in c.tried]}),
     }
+
+
+def _trial(t: Trial) -> dict[str, Any]:
+    return {"candidate": t.candidate, "status": t.status, "codes": list(t.codes)}
 
 
 def _launch(launch: LaunchInfo) -> dict[str, Any]:
@@ -222,6 +227,10 @@ def _sass(sass: Sass) -> dict[str, Any]:
         "barriers_between": sass.barriers_between,
         "spills": sass.spills,
         "spills_original": sass.spills_original,
+        "stalls": {opcode: list(cycles) for opcode, cycles in sass.stalls.items()},
+        "wait_depths": list(sass.wait_depths),
+        "registers": sass.registers,
+        "registers_original": sass.registers_original,
         "reasons": list(sass.reasons),
         "excerpt": list(sass.excerpt),
     }

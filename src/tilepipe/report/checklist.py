@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tilepipe.evidence.types import Correctness, Status
+from tilepipe.report import words
 from tilepipe.report.result import CheckItem, RunReport
 
 _SMALL, _TARGET = "small", "target"
@@ -94,7 +95,7 @@ def _overlap(report: RunReport) -> tuple[Status, str]:
     sass = report.evidence.sass
     if sass is None:
         return "unknown", "not audited"
-    return sass.status, "; ".join(sass.reasons)
+    return sass.status, "; ".join(sass.reasons) or words.window_line(sass)
 
 
 def _faster(report: RunReport) -> tuple[Status, str]:

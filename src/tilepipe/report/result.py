@@ -8,7 +8,7 @@ from typing import Literal
 
 from tilepipe import __version__
 from tilepipe.diagnostics import Diagnostic, Refusal
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, Status
+from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, Status, Trial
 from tilepipe.plan.types import BudgetRow, Candidate, Ratio
 
 Outcome = Literal["pipelined", "original_kept", "refused", "failed"]
@@ -47,12 +47,14 @@ class LoopInfo:
 @dataclass(frozen=True)
 class CandidateReport:
     """A candidate of the plan with what building it showed. Widths in bytes by staged buffer; registers per
-    thread and bytes of spill per thread are None where it was not compiled."""
+    thread and bytes of spill per thread are None where it was not compiled. `tried`: the remedies tried since the
+    compiler had defeated its overlap; of a candidate that is such a remedy, those up to it."""
 
     candidate: Candidate
     copy_bytes: Mapping[str, int] = field(default_factory=dict)
     registers: int | None = None
     spills: int | None = None
+    tried: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True)

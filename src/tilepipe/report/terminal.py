@@ -21,6 +21,7 @@ MAX_REASONS = 3
 MAX_IDS = 2
 
 _STYLE: dict[Status, str] = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
+_KIND = {"load": "cyan", "wait": "yellow", "barrier": "magenta", "math": "green"}
 _OUTCOME = {"pipelined": "bold green", "original_kept": "bold yellow"}
 _OUTCOME |= {"refused": "bold red", "failed": "bold red"}
 
@@ -177,7 +178,8 @@ def _excerpt(report: RunReport) -> Table | None:
         shown = landmarks[:EXCERPT_LINES]
     table = Table.grid()
     for line in shown:
-        table.add_row(Text(line, no_wrap=True, overflow="ellipsis"))
+        style = _KIND.get(words.excerpt_kind(line) or "", "")
+        table.add_row(Text(line, style, no_wrap=True, overflow="ellipsis"))
     if hidden := len(sass.excerpt) - len(shown):
         table.add_row(Text(f"… {hidden} more lines: tilepipe sass, --html", "dim"))
     return table

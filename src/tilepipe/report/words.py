@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilepipe.evidence.types import Benchmark, Correctness, EventKind, Races, Sass, SizeResult, Status, Timing
+from tilepipe.evidence.types import (
+    Benchmark,
+    Correctness,
+    EventKind,
+    Races,
+    Sass,
+    SizeResult,
+    Status,
+    Timing,
+    Trial,
+)
+from tilepipe.plan.candidates import base_id
 from tilepipe.plan.types import Ratio
 from tilepipe.report.result import CandidateReport, RunReport
 
@@ -159,6 +170,15 @@ def is_passed_over(report: RunReport, c: CandidateReport) -> bool:
     return built and c.registers is None and c.candidate.status == "ok"
 
 
+def tried(trials: Sequence[Trial]) -> str:
+    """What became of the remedies for a candidate whose overlap the compiler defeats: `fence mends it`."""
+    names = [base_id(t.candidate)[0] for t in trials]
+    return ", ".join(
+        f"{t.candidate.removeprefix(f'{plain}-')} {'mends it' if t.status == 'passed' else 'does not help'}"
+        for t, plain in zip(trials, names, strict=True)
+    )
+
+
 def fastest_first(benchmark: Benchmark) -> list[tuple[str, Timing]]:
     """The candidates by their median."""
     return sorted(benchmark.candidates.items(), key=lambda item: item[1].median_ms)
@@ -232,7 +252,25 @@ def _sass(sass: Sass) -> str:
     if sass.math_per_tile is not None and sass.math_per_tile_original is not None:
         math = f", math per tile {sass.math_per_tile_original:g} → {sass.math_per_tile:g}"
     facts = f"{sass.arch}: {window_line(sass)}, {sass.barriers_between} barriers between{math}"
-    return "\n".join([f"{facts}, {spills_line(sass)}", *sass.reasons])
+    return "\n".join([f"{facts}, {spills_line(sass)}{_registers(sass)}", *_issue_lines(sass), *sass.reasons])
+
+
+def _registers(sass: Sass) -> str:
+    if sass.registers is None:
+        return ""
+    before = f"{sass.registers_original} → " if sass.registers_original is not None else ""
+    return f", registers {before}{sass.registers}"
+
+
+def _issue_lines(sass: Sass) -> list[str]:
+    """Stall cycles by opcode, and what the waits leave in flight."""
+    stalls = [
+        f"{opcode} {least}" if least == most else f"{opcode} {least}–{most}"
+        for opcode, (least, most) in sorted(sass.stalls.items())
+    ]
+    depths = ", ".join(str(depth) for depth in dict.fromkeys(sass.wait_depths))
+    waits = f"; waits leave {depths} groups in flight" if depths else ""
+    return [f"stall cycles: {', '.join(stalls)}{waits}"] if stalls else []
 
 
 def window_line(sass: Sass) -> str:

@@ -50,6 +50,8 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
         pieces: _Pieces | str = f"{model.one_buffer.diagnostics[0].message}: only one buffer keeps the result"
     else:
         pieces = _pieces(model, candidate, proved)
+    if candidate.remedy == "unroll1" and _has_pragma(model):
+        pieces = "the tile loop has a pragma of its own"
     if isinstance(pieces, str):
         return refusal("TP150", f"candidate {candidate.id} cannot be emitted: {pieces}", _place(model))
     source = model.file.source
@@ -95,6 +97,12 @@ def _elsewhere(model: KernelModel, fragments: FragmentLoop | None) -> frozenset[
     """What the loop over groups loses to the lambda that loads fragments."""
     gone = fragments.gone if fragments is not None else ()
     return frozenset(model.tile.flow.of[id(s)] for top in gone for s in top.walk())
+
+
+def _has_pragma(model: KernelModel) -> bool:
+    """Whether pragma lines stand before the tile loop."""
+    source, at = model.file.source, model.tile.loop.span.start
+    return line_start(source, with_pragmas(source, at)) < line_start(source, at)
 
 
 def _moved(edit: Edit, by: int) -> Edit:

@@ -70,6 +70,17 @@ class Shape:
         return self.candidate.variant == "prefetch"
 
     @property
+    def fence(self) -> list[str]:
+        """The remedy for loads that the compiler sinks below the math: ptxas moves them across an empty
+        `asm volatile` (it never sees it), and not across this."""
+        return ["__syncwarp();  // keeps the loads above the math"] * (self.candidate.remedy == "fence")
+
+    @property
+    def rolled(self) -> list[str]:
+        """The remedy for a tile loop that the compiler unrolls."""
+        return ["#pragma unroll 1"] * (self.candidate.remedy == "unroll1")
+
+    @property
     def peeled(self) -> bool:
         return self.candidate.form == "textbook"
 
@@ -208,7 +219,7 @@ def _first_tiles(s: Shape) -> str:
     lines.append("// main loop: each turn but the last loads the next tile while it computes")
     if not s.single:
         lines.append("int tp_stage = 0;")
-    return _lines(s.indent, lines)
+    return _lines(s.indent, lines + s.rolled)
 
 
 def _first_of_ring(s: Shape) -> list[str]:
@@ -239,7 +250,7 @@ def _first_of_ring(s: Shape) -> list[str]:
         lines += ["if (tp_depth != 0)", f"{_STEP}tp_fragments(0, 0, 0);"]
     if s.loader.spread is not None:
         lines += [f"if ({s.state.more})", f"{_STEP}tp_load({STAGES} - 1, 0);"]
-    return [*lines, "// main loop", "int tp_stage = 0;"]
+    return [*lines, "// main loop", "int tp_stage = 0;", *s.rolled]
 
 
 def body_start(s: Shape) -> list[Edit]:
@@ -261,6 +272,7 @@ def body_start(s: Shape) -> list[Edit]:
         lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"]
         if s.loader.load is not None:
             lines.append("tp_commit();")
+    lines += s.fence
     if s.fragments is None:
         lines += [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
     return [Edit(Span(at, at), _lines(inside, lines) + "\n")] if lines else []
@@ -342,11 +354,11 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
         "// main loop: tiles - 1 turns, each loads the next tile while it computes",
         "int tp_stage = 0;",
     ]
-    lines.append(header + " {")
+    lines += [*s.rolled, header + " {"]
     turn = _issue(s, "tp_stage ^ 1")
     if s.loader.load is not None:
         turn.append("tp_commit();")
-    turn += ["tp_compute(tp_stage);", *_finish(s, "tp_stage ^ 1")]
+    turn += [*s.fence, "tp_compute(tp_stage);", *_finish(s, "tp_stage ^ 1")]
     if s.loader.load is not None:
         turn.append("tp_wait<0>();")
     turn += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]

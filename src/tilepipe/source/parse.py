@@ -89,7 +89,28 @@ def mask(data: bytes) -> bytes:
         if end is not None:
             out += [data[at : lexeme.start], blank(data[lexeme.start : end])]
             at = end
+        elif lexeme.kind == "directive" and b"/*" in data[lexeme.start : lexeme.end]:
+            out += [data[at : lexeme.start], _without_comments(data[lexeme.start : lexeme.end])]
+            at = lexeme.end
     return b"".join([*out, data[at:]])
+
+
+def _without_comments(directive: bytes) -> bytes:
+    """A directive with its block comments blanked: the grammar ends it at the first of them. What goes on over a
+    line end in a comment goes on by a backslash."""
+    out: list[bytes] = []
+    at = 0
+    for lexeme in _parts(directive):
+        if lexeme.kind == "comment" and directive[lexeme.start : lexeme.start + 2] == b"/*":
+            blanked = re.sub(rb" (?=\r?\n)", rb"\\", blank(directive[lexeme.start : lexeme.end]))
+            out += [directive[at : lexeme.start], blanked]
+            at = lexeme.end
+    return b"".join([*out, directive[at:]])
+
+
+def _parts(directive: bytes) -> Iterator[Lexeme]:
+    """The lexemes of a directive behind its `#`."""
+    return lexemes(directive, directive.index(b"#") + 1)
 
 
 def _with_semicolons(data: bytes, listed: list[Lexeme]) -> bytes:

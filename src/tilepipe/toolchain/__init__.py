@@ -4,6 +4,7 @@ from typing import Literal
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.toolchain.cache import Cache
+from tilepipe.toolchain.cubin import Cubin, is_binary, read_cubin
 from tilepipe.toolchain.disasm import disassemble
 from tilepipe.toolchain.nvcc import NvccToolchain, builds_whole_file
 from tilepipe.toolchain.nvrtc import NvrtcToolchain
@@ -15,6 +16,7 @@ __all__ = [
     "Cache",
     "CompileOptions",
     "Compiled",
+    "Cubin",
     "NvccToolchain",
     "NvrtcToolchain",
     "Question",
@@ -22,6 +24,8 @@ __all__ = [
     "Unit",
     "builds_whole_file",
     "disassemble",
+    "is_binary",
+    "read_cubin",
     "select_toolchain",
 ]
 

@@ -175,7 +175,7 @@ class _Translator:
         label = "L" + target.name
         onward = self.b.label("next")
         if self.positions[target.name] <= self.position:
-            label = self.count_step(label, onward, i.guard)
+            self.count_step(label, onward, i.guard)
         elif i.guard is None:
             self.b.branch(label)
         else:
@@ -183,16 +183,19 @@ class _Translator:
         if i.guard is not None:
             self.b.start(onward)
 
-    def count_step(self, label: str, onward: str, guard: Reg | None) -> str:
-        """A backward branch: counts down the steps that a thread has between two splits."""
+    def count_step(self, label: str, onward: str, guard: Reg | None) -> None:
+        """A backward branch: counts down the steps that the block has."""
         if guard is not None:
             back = self.b.label("back")
             self.b.branch_if(self.b.read(guard, PRED), back, onward)
             self.b.start(back)
         left = self.b.value(f"sub i64 {self.b.value('load i64, ptr %steps')}, 1")
         self.b.emit(f"store i64 {left}, ptr %steps")
-        self.b.branch_if(self.b.value(f"icmp eq i64 {left}, 0"), "limit", label)
-        return label
+        spot = self.b.label("spot")
+        self.b.branch_if(self.b.value(f"icmp eq i64 {left}, 0"), spot, label)
+        self.b.start(spot)
+        self.b.emit(f"store i32 {self.b.site()}, ptr %spot.at")
+        self.b.branch("limit")
 
     def arrive(self, i: Instruction) -> None:
         if len(i.operands) != 2:
@@ -283,8 +286,9 @@ entry:
 {_field("parameters", "ptr", "block", layout.Block)}
 {_field("shared", "ptr", "block", layout.Block)}
 {_field("shared_bytes", "i32", "block", layout.Block)}
-{_field("max_steps", "i64", "block", layout.Block)}
-  store i64 %max_steps, ptr %steps
+{_field("steps_left", "i64", "block", layout.Block)}
+  %spot.at = getelementptr i8, ptr %block, i64 {layout.offset(layout.Block, "spot")}
+  store i64 %steps_left, ptr %steps
   switch i32 %split, label %start [ {targets} ]
 {chr(10).join(b.lines)}
 limit:
@@ -293,6 +297,8 @@ limit:
 leave:
 {_add_counter("math")}
 {_add_counter("loaded")}
+  %steps.now = load i64, ptr %steps
+  store i64 %steps.now, ptr %steps_left.at
   %result = load i32, ptr %code
   ret i32 %result
 }}

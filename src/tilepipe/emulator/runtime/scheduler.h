@@ -7,9 +7,17 @@
 // Rounds in which threads did nothing but poll, after which they wait for what never comes.
 enum { MAX_IDLE_POLLS = 10000 };
 
+// What a stop of a thread, at a barrier or a warp instruction, takes of the steps that a block has.
+enum { STOP_STEPS = 8 };
+
 static void run_lane(Thread *t) {
   Block *b = t->block;
-  uint32_t split = b->step(t, t->resume);
+  b->spot = t->resume ? b->splits[t->resume].site : 0;
+  uint32_t split = STEP_LIMIT;
+  if (b->steps_left > STOP_STEPS) {
+    b->steps_left -= STOP_STEPS;
+    split = b->step(t, t->resume);
+  }
   if (split == EXITED || split == STEP_LIMIT || split == TRAPPED) {
     t->status = DONE;
     b->live--;
@@ -20,7 +28,7 @@ static void run_lane(Thread *t) {
     }
     b->fatal = 1;
     if (split == STEP_LIMIT)
-      report(t, NON_TERMINATING, NOBODY, t->resume ? b->splits[t->resume].site : 0, 0, 0);
+      report(t, NON_TERMINATING, NOBODY, b->spot, 0, 0);
     b->stop |= split == STEP_LIMIT;  // other blocks would take as long
     return;
   }
@@ -90,7 +98,7 @@ static void run_warp(Block *b, uint32_t first) {
     for (uint32_t l = 0; l < lanes && !b->fatal; l++)
       if (w[l].status == RUNNABLE) run_lane(w + l);
     if (b->profile) flush_log(b);
-  } while (!b->fatal && resolve_collectives(b, w, lanes));
+  } while (!b->fatal && !b->stop && resolve_collectives(b, w, lanes));
 }
 
 // bar.arrive: counts at a named barrier without waiting.
@@ -197,6 +205,7 @@ static void reset_block(Block *b) {
       __builtin_memset(b->writes + b->gaps[i].offset, 0xff, 4ull * b->gaps[i].bytes);
   }
   b->fatal = 0;
+  b->steps_left = b->max_steps;
   b->live = b->thread_count;
   __builtin_memset(b->arrived, 0, sizeof b->arrived);
   for (uint32_t i = 0; i < MBARRIERS; i++) b->mbarriers[i].address = 0;
@@ -246,10 +255,10 @@ static int land_arrivals(Block *b) {
 static void run_block(Block *b) {
   reset_block(b);
   uint32_t idle = 0;
-  for (uint64_t rounds = 0; b->live && !b->fatal && !b->stop; rounds++) {
+  while (b->live && !b->fatal && !b->stop) {
     b->moved = 0;
     for (uint32_t w = 0; w < b->thread_count; w += 32) run_warp(b, w);
-    if (b->fatal || !b->live) return;
+    if (b->fatal || !b->live || b->stop) return;
     int progress = resolve_barriers(b);
     if (b->fatal) return;
     if (!progress && !b->moved) progress = land_arrivals(b);
@@ -258,11 +267,6 @@ static void run_block(Block *b) {
     if (!progress) {
       report_stuck(b);
       b->stop |= idle != 0;
-      return;
-    }
-    if (rounds > b->max_steps) {
-      report(b->threads, NON_TERMINATING, NOBODY, 0, 0, 0);
-      b->stop = 1;
       return;
     }
   }

@@ -142,9 +142,9 @@ typedef struct Block {
   Step step;
   SiteCounts *profile;  // 0: nothing is counted
   Log *log;
-  uint64_t max_steps, number, async_bytes, barriers, ticks, local_bytes;
+  uint64_t max_steps, steps_left, number, async_bytes, barriers, ticks, local_bytes;
   uint32_t shared_bytes, total_bytes, dynamic_bytes, thread_count, range_count, gap_count;
-  uint32_t checks, early, base, interval, partial, finding_count, fatal, stop, moved;
+  uint32_t checks, early, base, interval, partial, finding_count, fatal, stop, moved, spot;
   uint32_t block_dim[3], grid_dim[3], block_id[3], live;
   uint32_t arrived[BARRIERS], arrived_count[BARRIERS];
   uint8_t sink[64];

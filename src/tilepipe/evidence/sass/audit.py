@@ -2,69 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from tilepipe.diagnostics import Diagnostic
-from tilepipe.evidence.sass.cfg import Graph, Loop, build_graph
+from tilepipe.evidence.sass.cfg import Graph, build_graph
 from tilepipe.evidence.sass.decode import Function, decode
-from tilepipe.evidence.sass.excerpt import excerpt
-from tilepipe.evidence.sass.measure import LoadFacts, LoopFacts, main_loops, measure
+from tilepipe.evidence.sass.excerpt import excerpt, stalls, wait_depths
+from tilepipe.evidence.sass.judge import (
+    MATH_DIFFERS,
+    NO_ENCODING,
+    SPILLS,
+    TRAP,
+    Expectation,
+    Finding,
+    agreed,
+    barriers_between,
+    judged_loads,
+    main_loop,
+    status_of,
+)
+from tilepipe.evidence.sass.measure import LoopFacts, main_loops, measure
 from tilepipe.evidence.sass.timeline import timeline
-from tilepipe.evidence.types import Sass, Status
+from tilepipe.evidence.types import Sass
 
-NOT_OVERLAPPED = "TP420"
-BARRIER_BETWEEN = "TP421"
-NOT_WAITED = "TP422"
-NOT_PUBLISHED = "TP423"
-MATH_DIFFERS = "TP424"
-SPILLS = "TP425"
-TRAP = "TP426"
-NO_ASYNC = "TP427"
-NO_LOOP = "TP430"
-AMBIGUOUS = "TP431"
-NO_ENCODING = "TP432"
-
-_TILE_READ = 0.5  # of a tile's shared loads; a thread may read back a little that it copied itself
-_MANY_TRIPS = 64  # the other extreme for inner loops whose trips are unknown
-_MBARRIER = frozenset(("ARRIVES", "SYNCS"))
 _LOCAL = frozenset(("STL", "LDL"))
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """What the rewriter knows about the loop that it emitted.
-
-    `asynchronous`: there are cp.async copies. `registers`: loads through registers belong to the pipeline too;
-    with False they are the author's (say, a gather within compute), and only copies are judged.
-    `barriers`: block barriers that a tile of the emitted loop passes, the author's included,
-    `barriers_original` the same of the original, `author_barriers` how many of them stand inside compute; in
-    all of them, barriers in inner loops do not count.
-    `fallback`: the author's loop stands beside the pipelined one, behind a dispatch. `math_per_tile` and
-    `math_per_tile_original` are counts per thread and tile from the emulator, where there are any; they
-    replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
-    before that stage is read, `stages` - 1 tiles later. `fragments`: a tile's barrier stands before its last
-    group, and copies may be issued in any of them, so that it may follow soon.
-    """
-
-    asynchronous: bool
-    barriers: int = 1
-    barriers_original: int = 2
-    author_barriers: int = 0
-    fallback: bool = False
-    math_per_tile: float | None = None
-    math_per_tile_original: float | None = None
-    stages: int | None = None
-    registers: bool = True
-    fragments: bool = False
-
-
-@dataclass(frozen=True)
-class _Finding:
-    code: str
-    status: Literal["failed", "unknown"]
-    message: str
 
 
 def audit(
@@ -82,35 +43,47 @@ def audit(
     ):
         function = decode(text, symbol).get(symbol)
         if function is None or not function.instructions:
-            return _undecided(arch, f"the listing holds no encoded instructions of the {which} `{symbol}`")
+            return undecided(arch, f"the listing holds no encoded instructions of the {which} `{symbol}`")
         functions.append(function)
     pipelined, original = functions
     graph = build_graph(pipelined)
-    facts, findings = _main_loop(graph, expectation)
+    facts, findings = main_loop(graph, expectation)
     before = _original_loops(build_graph(original), expectation)
     math = expectation.math_per_tile or (facts.math_per_tile if facts else None)
-    math_before = expectation.math_per_tile_original or _agreed(loop.math_per_tile for loop in before)
+    math_before = expectation.math_per_tile_original or agreed(loop.math_per_tile for loop in before)
     findings += _math(math, math_before, expectation)
     findings += _added_code(pipelined, original)
-    loads = _judged_loads(facts, expectation) if facts else ()
+    return replace(
+        loop_evidence(arch, facts, findings, expectation),
+        math_per_tile=math,
+        math_per_tile_original=math_before,
+        window_original=min((load.window for loop in before for load in loop.loads), default=None),
+        spills=local_accesses(pipelined),
+        spills_original=local_accesses(original),
+        timeline_original=timeline(max(before, key=lambda loop: loop.tiles or 0)) if before else None,
+    )
+
+
+def loop_evidence(
+    arch: str, facts: LoopFacts | None, findings: list[Finding], expectation: Expectation
+) -> Sass:
+    """What the main loop and the findings about it say, without the original."""
+    loads = judged_loads(facts, expectation) if facts else ()
     return Sass(
-        status=_status(findings),
+        status=status_of(findings),
         arch=arch,
         reasons=tuple(finding.message for finding in findings),
         codes=tuple(finding.code for finding in findings),
-        math_per_tile=math,
-        math_per_tile_original=math_before,
+        math_per_tile=facts.math_per_tile if facts else None,
         loads=len(loads),
         copy_bytes=tuple(sorted({load.bytes for load in loads})),
         window=min((load.window for load in loads), default=None),
         window_cycles=min((load.cycles for load in loads), default=None),
-        window_original=min((load.window for loop in before for load in loop.loads), default=None),
-        barriers_between=max((_barriers_between(load, expectation) for load in loads), default=0),
-        spills=_count(pipelined, _LOCAL),
-        spills_original=_count(original, _LOCAL),
+        barriers_between=max((barriers_between(load, expectation) for load in loads), default=0),
         excerpt=excerpt(facts) if facts else (),
         timeline=timeline(facts) if facts else None,
-        timeline_original=timeline(max(before, key=lambda loop: loop.tiles or 0)) if before else None,
+        stalls=stalls(facts) if facts else {},
+        wait_depths=wait_depths(facts) if facts else (),
     )
 
 
@@ -122,139 +95,9 @@ def diagnostics(sass: Sass) -> tuple[Diagnostic, ...]:
     )
 
 
-def _undecided(arch: str, reason: str) -> Sass:
+def undecided(arch: str, reason: str) -> Sass:
+    """Unknown, since the listing cannot be read."""
     return Sass(status="unknown", arch=arch, reasons=(reason,), codes=(NO_ENCODING,))
-
-
-def _status(findings: list[_Finding]) -> Status:
-    found = {finding.status for finding in findings}
-    return "failed" if "failed" in found else "unknown" if found else "passed"
-
-
-def _main_loop(graph: Graph, expected: Expectation) -> tuple[LoopFacts | None, list[_Finding]]:
-    """The pipelined loop with the findings about it; of several, the one that decides."""
-    if graph.irreducible:
-        return None, [
-            _Finding(NO_LOOP, "unknown", "the control flow is irreducible, so its loops are unknown")
-        ]
-    candidates = main_loops(graph)
-    if not candidates:
-        message = "no loop fills shared memory from global memory behind barriers (perhaps unrolled away)"
-        return None, [_Finding(NO_LOOP, "unknown", message)]
-    if expected.asynchronous:
-        candidates = [loop for loop in candidates if _has(graph, loop, "LDGSTS")]
-        if not candidates:
-            message = "the main loop holds no asynchronous copy (LDGSTS)"
-            return None, [_Finding(NO_ASYNC, "failed", message)]
-    return _deciding([_judge(graph, loop, expected) for loop in candidates], graph, expected)
-
-
-def _deciding(
-    judged: list[tuple[LoopFacts, list[_Finding]]], graph: Graph, expected: Expectation
-) -> tuple[LoopFacts, list[_Finding]]:
-    """The loop whose verdict counts.
-
-    Several are copies of one that the compiler made (the tile loop unrolled, and its remainder): the one with
-    the most tiles per iteration decides. Or the author's loop was kept as a fallback: one has to pass.
-    """
-    passed = [pair for pair in judged if not pair[1]]
-    if expected.fallback and passed:
-        return max(passed, key=lambda pair: _least_window(pair[0]))
-    tiles = [facts.tiles or 0 for facts, _ in judged]
-    widest = [pair for pair in judged if pair[0].tiles == max(tiles)]
-    copies = _agreed(facts.math_per_tile for facts, _ in judged) is not None
-    if (len(widest) == 1 and copies) or len(passed) in (0, len(judged)):
-        return max(widest or judged, key=lambda pair: _least_window(pair[0]))
-    where = ", ".join(f"0x{_address(graph, facts.loop):04x}" for facts, _ in judged)
-    message = f"{len(judged)} loops ({where}) could be the main loop, only {len(passed)} of them overlap"
-    return passed[0][0], [_Finding(AMBIGUOUS, "unknown", message)]
-
-
-def _least_window(facts: LoopFacts) -> int:
-    return min((load.window for load in facts.loads), default=0)
-
-
-def _judge(graph: Graph, loop: Loop, expected: Expectation) -> tuple[LoopFacts, list[_Finding]]:
-    facts = measure(graph, loop, expected.barriers)
-    findings = _judge_loads(facts, expected)
-    if not facts.certain:
-        other = _judge_loads(measure(graph, loop, expected.barriers, _MANY_TRIPS), expected)
-        if _status(other) != _status(findings):
-            message = "the verdict depends on the trip count of an inner loop, which is not a constant"
-            return facts, [_Finding(AMBIGUOUS, "unknown", message)]
-    if findings and facts.tiles is None:
-        message = (
-            f"{facts.barriers} barriers an iteration at {expected.barriers} a tile do not tell how often "
-            "the tile loop is unrolled"
-        )
-        return facts, [_Finding(AMBIGUOUS, "unknown", message)]
-    return facts, findings
-
-
-def _judge_loads(facts: LoopFacts, expected: Expectation) -> list[_Finding]:
-    if not facts.loads:
-        return [_Finding(NO_LOOP, "unknown", "no load of the main loop is seen to end in shared memory")]
-    if not any(load.tile_work for load in facts.loads):
-        return [_Finding(AMBIGUOUS, "unknown", "no math on data from shared memory is seen in the main loop")]
-    mbarrier = any(step.instruction.opcode in _MBARRIER for step in facts.trace.steps)
-    found: dict[str, list[_Finding]] = {}
-    for load in _judged_loads(facts, expected):
-        for finding in _judge_load(load, expected, mbarrier):
-            found.setdefault(finding.code, []).append(finding)
-    return [_gathered(findings) for findings in found.values()]
-
-
-def _judged_loads(facts: LoopFacts, expected: Expectation) -> tuple[LoadFacts, ...]:
-    return tuple(load for load in facts.loads if load.asynchronous or expected.registers)
-
-
-def _gathered(findings: list[_Finding]) -> _Finding:
-    """One finding for all loads that have it: the first, and how many more."""
-    first, more = findings[0], len(findings) - 1
-    return replace(first, message=f"{first.message} (and {more} more loads)") if more else first
-
-
-def _judge_load(load: LoadFacts, expected: Expectation, mbarrier: bool) -> list[_Finding]:
-    name = f"{load.instruction.opcode} at 0x{load.instruction.address:04x}"
-    if load.wait is None:
-        if load.asynchronous and not mbarrier:
-            return [_Finding(NOT_WAITED, "failed", f"{name} is not waited for by any DEPBAR of the loop")]
-        where = ", it may end on an mbarrier" if mbarrier else ""
-        return [_Finding(NOT_WAITED, "unknown", f"no wait for {name} is seen{where}")]
-    found = []
-    if load.window < load.needed:
-        message = (
-            f"{name} is waited for at 0x{load.wait.address:04x} after {load.window:g} math instructions of "
-            f"{load.tile_work:g} a tile; at least {load.needed:g} should hide it"
-        )
-        found.append(_Finding(NOT_OVERLAPPED, "failed", message))
-    elif load.reads_before_barrier >= _TILE_READ:
-        message = f"no block barrier stands between the wait for {name} and the reads of its tile"
-        found.append(_Finding(NOT_PUBLISHED, "failed", message))
-    elif _waited_late(load, expected):
-        message = (
-            f"{name} is waited for {load.barriers_crossed} block barrier(s) later, when its stage of a ring "
-            f"of {expected.stages} has been read already"
-        )
-        found.append(_Finding(NOT_WAITED, "failed", message))
-    if load.window >= load.needed and (between := _barriers_between(load, expected)):
-        message = f"{between} block barrier(s) stand between {name} and the math that should hide it"
-        found.append(_Finding(BARRIER_BETWEEN, "failed", message))
-    return found
-
-
-def _waited_late(load: LoadFacts, expected: Expectation) -> bool:
-    """Whether an asynchronous copy is complete only after the tile that it belongs to has begun: a ring of S
-    stages passes the barriers of S - 2 tiles in between, and the author's own of the tile of the issue."""
-    if not load.asynchronous or expected.stages is None:
-        return False
-    return load.barriers_crossed > (expected.stages - 2) * expected.barriers + expected.author_barriers
-
-
-def _barriers_between(load: LoadFacts, expected: Expectation) -> int:
-    """Barriers of ours between the issue and the math: the author's own inside compute do not count, and the one
-    before a tile's last group, which a copy passes in flight, does not either."""
-    return max(0, load.barriers_before_work - expected.author_barriers - expected.fragments)
 
 
 def _original_loops(graph: Graph, expected: Expectation) -> list[LoopFacts]:
@@ -263,44 +106,32 @@ def _original_loops(graph: Graph, expected: Expectation) -> list[LoopFacts]:
     return [measure(graph, loop, expected.barriers_original) for loop in main_loops(graph)]
 
 
-def _agreed(values: Iterable[float | None]) -> float | None:
-    """The value that all share, None where they differ or one is unknown."""
-    distinct = set(values)
-    return distinct.pop() if len(distinct) == 1 else None
-
-
-def _math(math: float | None, before: float | None, expected: Expectation) -> list[_Finding]:
+def _math(math: float | None, before: float | None, expected: Expectation) -> list[Finding]:
     if math is None or before is None or math == before:
         return []
     measured = expected.math_per_tile is not None and expected.math_per_tile_original is not None
     how = "executed" if measured else "in the text, by barriers and trip counts,"
     message = f"{math:g} math instructions a tile {how} against {before:g} of the original"
-    return [_Finding(MATH_DIFFERS, "failed", message)]
+    return [Finding(MATH_DIFFERS, "failed", message)]
 
 
-def _added_code(pipelined: Function, original: Function) -> list[_Finding]:
+def _added_code(pipelined: Function, original: Function) -> list[Finding]:
     found = []
-    spills = _count(pipelined, _LOCAL) - _count(original, _LOCAL)
+    spills = local_accesses(pipelined) - local_accesses(original)
     if spills > 0:
         message = f"{spills} accesses to local memory (STL, LDL) more than the original: spilled registers"
-        found.append(_Finding(SPILLS, "failed", message))
-    if _traps(pipelined) > _traps(original):
+        found.append(Finding(SPILLS, "failed", message))
+    if traps(pipelined) > traps(original):
         message = "a trap (BPT.TRAP) that the original does not have: the compiler gave up on an operation"
-        found.append(_Finding(TRAP, "failed", message))
+        found.append(Finding(TRAP, "failed", message))
     return found
 
 
-def _count(function: Function, opcodes: frozenset[str]) -> int:
-    return sum(i.opcode in opcodes and not i.never_runs for i in function.instructions)
+def local_accesses(function: Function) -> int:
+    """Accesses to local memory in the text: spilled registers, or arrays that are indexed."""
+    return sum(i.opcode in _LOCAL and not i.never_runs for i in function.instructions)
 
 
-def _traps(function: Function) -> int:
+def traps(function: Function) -> int:
+    """Traps in the text: assertions, or operations that the compiler gave up on."""
     return sum(i.opcode == "BPT" and "TRAP" in i.modifiers for i in function.instructions)
-
-
-def _has(graph: Graph, loop: Loop, opcode: str) -> bool:
-    return any(i.opcode == opcode for block in loop.blocks for i in graph.code(block))
-
-
-def _address(graph: Graph, loop: Loop) -> int:
-    return graph.code(loop.header)[0].address

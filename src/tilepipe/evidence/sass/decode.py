@@ -17,6 +17,7 @@ _LABEL = re.compile(r"^\s*([.\w$@]+):\s*$")
 _SECTION = re.compile(r"^\s*\.section\s+([^,\s]+)")
 _TARGET = re.compile(r"`\(([^)]+)\)")
 _TABLE = re.compile(r'\(\*"BRANCH_TARGETS ([^"]*)"\*\)')
+_SOURCE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)( inlined at)?')
 _COMMA = re.compile(r",(?![^\[]*\])")
 _NO_BARRIER = 7
 
@@ -52,7 +53,8 @@ class Control:
 class Instruction:
     """One instruction. `address` is its byte offset in the function; `opcode` the mnemonic up to its first
     dot, `modifiers` what follows; `guard` the predicate (`P0`, `!UP1`) or None; `targets` the addresses that
-    its label operands name (several for an indexed branch)."""
+    its label operands name (several for an indexed branch); `line` the line of the kernel's own file that it comes
+    from, None where the listing has no line information."""
 
     address: int
     text: str
@@ -62,6 +64,7 @@ class Instruction:
     operands: tuple[str, ...]
     control: Control
     targets: tuple[int, ...] = ()
+    line: int | None = None
 
     @property
     def never_runs(self) -> bool:
@@ -120,10 +123,12 @@ class _Section:
     def __init__(self, name: str, only: str | None) -> None:
         self.name = name.removeprefix(".text.")
         self.is_code = name.startswith(".text.") and only in (None, self.name)
-        self.rows: list[tuple[int, str, int]] = []  # address, text, encoding
+        self.rows: list[tuple[int, str, int, int | None]] = []  # address, text, encoding, source line
         self.labels: dict[str, int] = {}
         self.names_ahead: list[str] = []  # labels whose instruction has not come yet
         self.half: tuple[int, str, int] | None = None
+        self.chain: list[tuple[str, int]] = []  # file and line, the innermost inlined function's first
+        self.open = False  # whether the chain has its outermost place yet to come
 
     def read(self, line: str) -> None:
         if first := _FIRST.match(line):
@@ -133,19 +138,28 @@ class _Section:
             self.half = (address, " ".join(first[2].split()), int(first[3], 16)) if first[3] else None
         elif (second := _SECOND.match(line)) and self.half is not None:
             address, text, low = self.half
-            self.rows.append((address, text, low | int(second[1], 16) << 64))
+            self.rows.append((address, text, low | int(second[1], 16) << 64, self._source_line()))
             self.half = None
+        elif source := _SOURCE.match(line):
+            self.chain = [*(self.chain if self.open else []), (source[1], int(source[2]))]
+            self.open = source[3] is not None
         elif label := _LABEL.match(line):
             self.names_ahead.append(label[1])
+
+    def _source_line(self) -> int | None:
+        """The innermost line in the file that the outermost one is in: the kernel's own, not a header's."""
+        return next((line for file, line in self.chain if file == self.chain[-1][0]), None)
 
     def close(self, functions: dict[str, Function]) -> None:
         if not self.is_code:
             return
-        code = tuple(_instruction(*row, self.labels) for row in self.rows)
+        code = tuple(_instruction(*row, labels=self.labels) for row in self.rows)
         functions[self.name] = Function(self.name, code, self.labels)
 
 
-def _instruction(address: int, text: str, encoding: int, labels: Mapping[str, int]) -> Instruction:
+def _instruction(
+    address: int, text: str, encoding: int, line: int | None, labels: Mapping[str, int]
+) -> Instruction:
     names = _TARGET.findall(text)
     for table in _TABLE.findall(text):
         names += [name.strip() for name in table.split(",")]
@@ -165,4 +179,5 @@ def _instruction(address: int, text: str, encoding: int, labels: Mapping[str, in
         operands=operands,
         control=decode_control(encoding),
         targets=tuple(labels[name] for name in names if name in labels),
+        line=line,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilepipe.evidence.sass.decode import Instruction
 from tilepipe.evidence.sass.flow import find_math
 from tilepipe.evidence.sass.measure import LoopFacts
+from tilepipe.evidence.sass.scoreboard import groups_left
 
 _WIDTH = 58  # columns of the instruction's text
 
@@ -12,8 +13,8 @@ _WIDTH = 58  # columns of the instruction's text
 def excerpt(facts: LoopFacts) -> tuple[str, ...]:
     """Loads, waits, barriers and the first and last math of each run of math in one iteration, in order.
 
-    A line holds the address, the control bits (waits, read and write scoreboard, yield, stall), the text and
-    what it is; a line of dots stands for what is left out.
+    A line holds the address, the source line where the cubin has line information, the control bits (waits, read
+    and write scoreboard, yield, stall), the text and what it is; a line of dots stands for what is left out.
     """
     waits: dict[Instruction, list[int]] = {}
     issued = {}
@@ -66,4 +67,25 @@ def _numbers(numbers: list[int]) -> str:
 
 
 def _line(instruction: Instruction, note: str) -> str:
-    return f"{instruction.address:04x}  {instruction.control}  {instruction.text:<{_WIDTH}}  {note}"
+    source = f"{instruction.line:>5}  " if instruction.line is not None else ""
+    return f"{instruction.address:04x}  {source}{instruction.control}  {instruction.text:<{_WIDTH}}  {note}"
+
+
+def stalls(facts: LoopFacts) -> dict[str, tuple[int, int]]:
+    """The least and the most stall cycles of the loop's loads and of its math, by opcode."""
+    loads = {load.instruction for load in facts.loads}
+    work = find_math(facts.trace).work
+    found: dict[str, tuple[int, int]] = {}
+    for place, step in enumerate(facts.trace.steps):
+        instruction = step.instruction
+        if instruction in loads or work[place]:
+            stall = instruction.control.stall
+            least, most = found.get(instruction.opcode, (stall, stall))
+            found[instruction.opcode] = (min(least, stall), max(most, stall))
+    return found
+
+
+def wait_depths(facts: LoopFacts) -> tuple[int, ...]:
+    """How many groups of asynchronous copies each wait of the loop leaves pending, in order."""
+    depths = (groups_left(step.instruction) for step in facts.trace.steps)
+    return tuple(depth for depth in depths if depth is not None)

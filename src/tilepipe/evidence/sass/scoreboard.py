@@ -70,3 +70,9 @@ def _scoreboard_depth(instruction: Instruction) -> tuple[int, int] | None:
     if instruction.opcode != "DEPBAR" or "LE" not in instruction.modifiers or len(operands) < _DEPTH_OPERANDS:
         return None
     return int(operands[0].removeprefix("SB")), int(operands[1], 0)
+
+
+def groups_left(instruction: Instruction) -> int | None:
+    """The groups of copies that a wait for them leaves pending; None for all other instructions."""
+    depth = _scoreboard_depth(instruction)
+    return depth[1] if depth is not None and depth[0] == 0 else None
