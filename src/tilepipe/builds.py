@@ -163,12 +163,12 @@ def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
     kept = [b for b in barriers if b not in redundant_barriers(model)]
     ours = 2 if candidate.variant == "prefetch" else 1
     return Expectation(
-        asynchronous=candidate.variant in ("cp_async", "mixed"),
+        asynchronous=candidate.variant in ("cp_async", "mixed", "stash"),
         barriers=ours + len(kept),
         barriers_original=len(barriers),
         author_barriers=len(kept),
         fallback=candidate.copy_bytes > 0,
-        registers=candidate.variant != "cp_async",
-        stages=candidate.stages if candidate.variant == "cp_async" else None,
+        registers=candidate.variant not in ("cp_async", "stash"),
+        stages=candidate.stages if candidate.variant in ("cp_async", "stash") else None,
         fragments=candidate.fragments,
     )

@@ -11,6 +11,7 @@ from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_text
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.slots import slot_questions
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
@@ -53,6 +54,7 @@ def questions(
         for load in item.own.loads:
             at = item.statement.span.start
             wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), at)
+    wanted.update(slot_questions(file, loader))
     for item in loader:
         loop = loops.get(id(item.statement))
         if loop is not None:

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from tilepipe.gpu import Arch
+from tilepipe.gpu import Arch, occupancy
 from tilepipe.kernel.model import Buffer, KernelModel
+from tilepipe.kernel.slots import Stash, stash
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
@@ -150,9 +151,11 @@ def _all_candidates(wide: bool) -> list[Candidate]:
     found += [_candidate("cp_async", n, "ring") for n in range(2, MAX_STAGES + 1)]
     found.append(_candidate("cp_async", 2, "textbook"))
     found += [_candidate("mixed", 2, "ring"), _candidate("mixed", 2, "textbook")]
+    found += [_candidate("stash", n, "ring") for n in range(2, MAX_STAGES + 1)]
     if wide:
         found += [_candidate("cp_async", n, "ring", 16) for n in range(2, MAX_STAGES + 1)]
         found.append(_candidate("mixed", 2, "ring", 16))
+        found += [_candidate("stash", n, "ring", 16) for n in range(2, MAX_STAGES + 1)]
     return found
 
 
@@ -184,8 +187,11 @@ class _Judge:
 
     def judged(self, candidate: Candidate) -> Candidate:
         """The candidate with shared memory, prediction and status."""
+        stashed = self._stash(candidate) if candidate.variant == "stash" else None
         row = self.rows[candidate.stages - 1]
-        static = self.have.static_shared + (candidate.stages - 1) * (0 if self.model.dynamic else self.staged)
+        if isinstance(stashed, Stash):
+            row = self._stash_row(stashed, candidate.stages)
+        static = row.shared_bytes - (candidate.stages * self.have.dynamic_shared if self.model.dynamic else 0)
         to_dynamic = not self.model.dynamic and candidate.stages > 1 and static > STATIC_LIMIT
         changed = replace(
             candidate,
@@ -194,7 +200,8 @@ class _Judge:
             needs_launch_change=candidate.stages > 1 and (self.model.dynamic or to_dynamic),
             predicted_speedup=None if candidate.fragments else self._predicted(candidate, row),
         )
-        reason = self._legal(changed) or self._fits(changed, row) or self._wanted(changed)
+        legal = stashed if isinstance(stashed, str) else self._legal(changed)
+        reason = legal or self._fits(changed, row) or self._wanted(changed)
         return replace(changed, status="rejected", reason=reason) if reason else changed
 
     def _legal(self, c: Candidate) -> str | None:
@@ -212,6 +219,24 @@ class _Judge:
             return f"no buffer can be copied asynchronously: {other[0].reason}"
         return self._registers(c, {b.piece for b in other} if c.variant == "mixed" else None)
 
+    def _stash(self, c: Candidate) -> Stash | str:
+        """What goes through slots, or why nothing does."""
+        if not self.arch.has_async_copy:
+            return f"{self.arch.name} has no asynchronous copies"
+        return stash(self.model, {b.piece: self._width(c, b) for b in self.model.buffers})
+
+    def _stash_row(self, stashed: Stash, stages: int) -> BudgetRow:
+        """Residency with slots in every stage, where tiles that are filled from slots alone have two buffers."""
+        staged = 0
+        for array in {b.array for b in self.model.buffers}:
+            pieces = [b for b in self.model.buffers if b.array == array]
+            ring = array.extern or any(b.piece in stashed.direct for b in pieces)
+            bytes_ = self.have.dynamic_shared if array.extern else pieces[0].bytes or 0
+            staged += bytes_ * ((stages if ring else 2) - 1)
+        shared = self.rows[0].shared_bytes + staged + stages * stashed.slot_bytes
+        fit = occupancy(self.arch, self.have.threads, self.have.registers, shared)
+        return BudgetRow(stages, shared, fit.blocks, fit.warps, fit.limit)
+
     def _width(self, c: Candidate, buffer: Buffer) -> int | None:
         """Bytes per asynchronous copy into the buffer, None where it cannot be asynchronous."""
         if c.copy_bytes and buffer.piece in self.widened:
@@ -220,7 +245,7 @@ class _Judge:
 
     def _registers(self, c: Candidate, only: set[object] | None) -> str | None:
         """Why the loads cannot wait in registers: an unknown trip count, an unknown type, or too many."""
-        if c.variant == "cp_async":
+        if c.variant in ("cp_async", "stash"):
             return None
         items = {s.item for s in self.model.tile.stores if only is None or s.buffer in only}
         total = 0
@@ -256,7 +281,7 @@ class _Judge:
             return f"not tried unless asked for with --stages {c.stages} --fragments on"
         if c.variant == "cp_async" and c.form == "textbook":
             return "the ring does the same with one barrier a tile; ask for it with --form textbook"
-        if c.variant == "cp_async" and c.stages not in _TRIED:
+        if c.variant in ("cp_async", "stash") and c.stages not in _TRIED:
             return f"not tried unless asked for with --stages {c.stages}"
         if c.variant == "prefetch" and self._two_fit():
             return "two buffers fit; one buffer needs a second barrier a tile"
@@ -271,8 +296,16 @@ class _Judge:
     def is_narrow(self, c: Candidate) -> bool:
         """Whether a candidate copies asynchronously in pieces of less than 16 bytes: the last choice without a
         model."""
+        if c.variant == "stash":
+            stashed = self._stash(c)
+            return isinstance(stashed, Stash) and self._least(c, stashed) < 16
         widths = [w for b in self.model.buffers if (w := self._width(c, b)) is not None]
         return c.variant in ("cp_async", "mixed") and min(widths, default=16) < 16
+
+    def _least(self, c: Candidate, stashed: Stash) -> int:
+        """Bytes of the narrowest asynchronous copy, into a tile or a slot."""
+        direct = [self._width(c, b) for b in self.model.buffers if b.piece in stashed.direct]
+        return min([*(w for w in direct if w is not None), *(s.bytes for s in stashed.slots)])
 
     def _predicted(self, c: Candidate, row: BudgetRow) -> float | None:
         if self.work is None:
@@ -282,7 +315,7 @@ class _Judge:
         value = predicted_speedup(self.arch, self.work, self.have.threads, self.rows[0], deep)
         if value is None:
             return None
-        if c.variant in ("cp_async", "mixed"):
+        if c.variant in ("cp_async", "mixed", "stash"):
             value *= _NARROW if self.is_narrow(c) else _WIDE
             value *= _REPARTITIONED if c.copy_bytes else 1.0
         if c.form == "textbook" and c.variant == "ldg":

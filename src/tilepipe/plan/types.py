@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Variant = Literal["ldg", "prefetch", "cp_async", "mixed"]
+Variant = Literal["ldg", "prefetch", "cp_async", "mixed", "stash"]
 Form = Literal["ring", "textbook"]
 Fragments = Literal[
     "auto", "on", "off"

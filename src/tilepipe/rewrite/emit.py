@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilepipe.diagnostics import Place, Refusal, refusal
@@ -11,6 +12,7 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.slots import stash
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
 from tilepipe.plan.types import Candidate
@@ -26,6 +28,8 @@ from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
 from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import STAGES, Ring, ring, single
+from tilepipe.rewrite.slots import Stashing, stashing
+from tilepipe.rewrite.stash import stash_edits, stash_epilogue
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
 from tilepipe.rewrite.wide import NONE, Repartition, dispatched, repartition
@@ -38,7 +42,8 @@ class _Pieces:
     loader: Loader
     ring: Ring
     wide: Repartition
-    fragments: FragmentLoop | None
+    fragments: FragmentLoop | None = None
+    stashing: Stashing | None = None
 
 
 def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] = ()) -> Rewrite | Refusal:
@@ -56,11 +61,14 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
     inner = [*consumer_edits(model, _elsewhere(model, pieces.fragments))]
-    if shape.peeled:
+    if pieces.stashing is not None:
+        inner += stash_edits(shape, pieces.stashing, start)
+    elif shape.peeled:
         inner += peeled_edits(shape, start)
     else:
         inner += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
-    inner.append(Edit(Span(end, end), epilogue(shape)))
+    last = epilogue(shape) if pieces.stashing is None else stash_epilogue(shape)
+    inner.append(Edit(Span(end, end), last))
     edits = [*pieces.ring.edits, *inner]
     if pieces.wide.wide:
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
@@ -138,6 +146,8 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     widened = frozenset(b.piece for b in model.buffers if wide.covers(model, b.piece))
     direct = widened | frozenset(b.piece for b in model.buffers if b.copy_bytes is not None)
     through: frozenset[Symbol] = frozenset()
+    if candidate.variant == "stash":
+        return _stashed(model, candidate, state, counted, wide)
     if candidate.variant == "cp_async":
         if direct != staged:
             b = next(b for b in model.buffers if b.piece not in direct)
@@ -193,13 +203,37 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     return _Pieces(state, Loader(load, staging, dealt), rings, wide, fragments)
 
 
-def _names_taken(model: KernelModel, rings: Ring) -> str | None:
+def _stashed(
+    model: KernelModel, candidate: Candidate, state: LoaderState, counted: CountedLoops, wide: Repartition
+) -> _Pieces | str:
+    """The pieces of the form with slots."""
+    widths = {b.piece: 16 if wide.covers(model, b.piece) else b.copy_bytes for b in model.buffers}
+    chosen = stash(model, widths)
+    if isinstance(chosen, str):
+        return chosen
+    found = stashing(model, chosen, candidate.stages, state, counted, wide)
+    if isinstance(found, str):
+        return found
+    aligned = frozenset(b.array for b in model.buffers if wide.covers(model, b.piece))
+    rings = ring(model, candidate.stages, candidate.dynamic, aligned, found.doubled)
+    if isinstance(rings, str):
+        return rings
+    taken = _names_taken(model, rings, [line.partition(" = ")[0].split()[-1] for line in found.state.setup])
+    if taken is not None:
+        return taken
+    in_loop = any(b.array.decl.start > model.tile.loop.span.start for b in model.buffers)
+    if wide.wide and (rings.rebind or in_loop):
+        return "wide copies need a ring whose tiles are declared before the loop and not read after it"
+    return _Pieces(state, Loader(found.load, None), rings, wide, stashing=found)
+
+
+def _names_taken(model: KernelModel, rings: Ring, more: Iterable[str] = ()) -> str | None:
     """Why the names that a pipeline introduces cannot be: the kernel has them already."""
     words = (
         set(re.findall(r"[A-Za-z_]\w*", model.file.source.slice(model.kernel.span)))
         | model.file.macros.keys()
     )
-    new = {f"{s.name}_next" for s in model.split.copied}
+    new = {f"{s.name}_next" for s in model.split.copied} | set(more)
     new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.setup, *rings.bind])))
     taken = sorted((new & words) | {w for w in words if w.startswith("tp_") or w == STAGES})
     return f"the kernel has a name `{taken[0]}` of its own" if taken else None
