@@ -53,6 +53,28 @@ __global__ void pool(const float* __restrict__ a, float* __restrict__ c, int n)
     c[threadIdx.x] = sum;
 }
 """
+BESIDE = """\
+__global__ __launch_bounds__(64) void pool(const float* __restrict__ a, float* __restrict__ c, int n)
+{
+    __shared__ float left[128];
+    __shared__ float turned[4][64];
+    float sum = 0.0f;
+    for (int k = 0; k < n; k += 128) {
+        for (int i = threadIdx.x; i < 128; i += 64)
+            left[i] = a[k + i];
+        const float4 v = *reinterpret_cast<const float4*>(a + k + (threadIdx.x & 31) * 4);
+        turned[0][threadIdx.x] = v.x * 2.0f;
+        turned[1][threadIdx.x] = v.y;
+        turned[2][threadIdx.x] = v.z;
+        turned[3][threadIdx.x] = v.w;
+        __syncthreads();
+        for (int i = 0; i < 128; ++i)
+            sum += left[i ^ threadIdx.x] * turned[i & 3][i >> 1];
+        __syncthreads();
+    }
+    c[threadIdx.x] = sum;
+}
+"""
 PROBLEM = """\
 schema = 1
 [kernels.pool]
@@ -66,11 +88,14 @@ one = { n = 128 }
 """
 CANDIDATES = {
     "ldg": Candidate("ldg-2-ring", "ldg", 2, "ring"),
+    "stash": Candidate("stash-3-ring-16", "stash", 3, "ring", copy_bytes=16),
     "wide": Candidate("cp_async-3-ring-16", "cp_async", 3, "ring", copy_bytes=16),
 }
 
 
-@pytest.mark.parametrize(("text", "candidate"), [(POOL, "ldg"), (POOL, "wide"), (POINTERS, "ldg")])
+@pytest.mark.parametrize(
+    ("text", "candidate"), [(POOL, "ldg"), (POOL, "wide"), (POINTERS, "ldg"), (BESIDE, "stash")]
+)
 def test_exact_and_free_of_races(text: str, candidate: str, tmp_path: Path) -> None:
     source = tmp_path / "pool.cu"
     source.write_text(text)
@@ -81,7 +106,7 @@ def test_exact_and_free_of_races(text: str, candidate: str, tmp_path: Path) -> N
     assert not isinstance(model, Refusal)
     built = build_candidate(job, model, CANDIDATES[candidate])
     assert not isinstance(built, Refusal)
-    if candidate == "wide":
+    if candidate != "ldg":
         assert "tp_wide" in built.rewrite.text
     sizes = (
         {"small": {"n": 384}, "one": {"n": 128}, "ragged": {"n": 130}}

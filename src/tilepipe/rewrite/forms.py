@@ -381,14 +381,14 @@ def epilogue(s: Shape) -> str:
             "// epilogue: nothing in flight when shared memory is reused or the kernel returns",
             *api.drain(s.candidate),
         ]
-    if needs_barrier(s.model) and (s.is_ring or s.peeled or s.fragments is not None):
+    if _needs_barrier(s.model) and (s.is_ring or s.peeled or s.fragments is not None):
         lines.append("__syncthreads();")
     last = _PREVIOUS if s.is_ring else "tp_stage" if s.peeled else "tp_stage ^ 1"
     lines += [named(b, last) for b in s.ring.rebind]
     return _lines(s.indent, lines)
 
 
-def needs_barrier(model: KernelModel) -> bool:
+def _needs_barrier(model: KernelModel) -> bool:
     """Whether threads may see each other's memory after the loop: the author's last barrier may be gone."""
     after = surroundings.after_effects(model.tile)
     if surroundings.is_repeated(model.tile) or after.shared_reads() or after.shared_writes():

@@ -7,7 +7,7 @@ both kinds visible to the others.
 
 from __future__ import annotations
 
-from tilepipe.rewrite.forms import Shape, after_brace, lambda_text, needs_barrier
+from tilepipe.rewrite.forms import Shape, after_brace, lambda_text
 from tilepipe.rewrite.lines import indented, line_start
 from tilepipe.rewrite.rings import STAGES, named
 from tilepipe.rewrite.slots import THREAD, Stashing
@@ -83,12 +83,10 @@ def _end(s: Shape, stashing: Stashing) -> list[str]:
 
 
 def stash_epilogue(s: Shape) -> str:
-    """What follows the main loop: the drain, a barrier where shared memory is used again, the last stage's name."""
+    """What follows the main loop, whose last barrier stands at its end: the drain, and the last stage's name."""
     lines = [
         "// epilogue: nothing in flight when shared memory is reused or the kernel returns",
         "tp_wait<0>();",
     ]
-    if needs_barrier(s.model):
-        lines.append("__syncthreads();")
     lines += [named(b, _PREVIOUS, "tp_buffer ^ 1") for b in s.ring.rebind]
     return indented(s.indent, lines)
