@@ -12,6 +12,7 @@ from tilepipe.diagnostics import Place, Refusal, error
 from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.model import KernelModel, build, study
+from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.widen import Wide, constants_wanted, widen
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
@@ -176,7 +177,7 @@ class Job:
         problem = self.problem
         if problem is None or problem.flops is None or not size:
             return None
-        staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values())
+        staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values()) + (tile_part(model) or 0)
         least = evaluate(problem.bytes, size) if problem.bytes else None
         blocks = self._product(problem.grid, size)
         return tile_work(model, evaluate(problem.flops, size), least, blocks, self._tiles(size), staged)

@@ -72,6 +72,9 @@ def questions(
         if not array.extern:
             at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
             wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
+    for pointer in _into_dynamic(analysed, tile):
+        first = pointer.name + ("[0]" * max(pointer.rank, 1))
+        wanted[f"pointee:{pointer.key[0]}"] = ("value", f"sizeof({first})", tile.loop.span.start)
     kernel = analysed.kernel
     bound = launch_bound_text(file, kernel)
     if bound is not None:
@@ -86,6 +89,17 @@ def staged_arrays(tile: TileLoop) -> tuple[Symbol, ...]:
     """The shared arrays, or pieces of them, that the load phase fills, in source order."""
     found = {s.buffer for s in tile.stores if s.buffer in tile.staged}
     return tuple(sorted(found, key=lambda s: s.key))
+
+
+def _into_dynamic(analysed: Analysed, tile: TileLoop) -> list[Symbol]:
+    """Dynamic shared arrays with tiles in them, and the pointers that carve the tiles out."""
+    pieces = {s for s in staged_arrays(tile) if array_of(analysed, s).extern}
+    carving = {
+        p
+        for p, to in analysed.points.items()
+        if to & pieces and p.key[1] == () and p.key[0] < tile.loop.span.start and not p.reference
+    }
+    return sorted({array_of(analysed, s) for s in pieces} | carving, key=lambda s: s.key)
 
 
 def _needed_braces(tile: TileLoop, offsets: set[int]) -> list[Edit]:

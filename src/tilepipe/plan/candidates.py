@@ -8,6 +8,7 @@ from typing import cast, get_args
 
 from tilepipe.gpu import Arch, occupancy
 from tilepipe.kernel.model import Buffer, KernelModel
+from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.slots import Stash, stash
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide, covered
@@ -108,7 +109,8 @@ def make_plan(
 ) -> Plan:
     """Budget, ratio and every candidate with its status; `order` lists the viable ones, best predicted first."""
     staged = sum({b.array: b.bytes or 0 for b in model.buffers if not b.dynamic}.values())
-    staged += have.dynamic_shared if model.dynamic else 0
+    pool = (tile_part(model) or have.dynamic_shared) if model.dynamic else 0
+    staged += pool
     staged = min(staged, have.static_shared + have.dynamic_shared)
     rows = budget(
         arch,
@@ -121,7 +123,7 @@ def make_plan(
     )
     ratio = compute_load_ratio(arch, work, rows[0])
     widened = covered(model, wide)
-    judge = _Judge(model, arch, have, work, wishes, rows, staged, widened)
+    judge = _Judge(model, arch, have, work, wishes, rows, pool, widened)
     all_ = _all_candidates(bool(widened))
     if wishes.written_in != "ptx":
         all_ = [_in_api(c, wishes.written_in) for c in all_]
@@ -182,7 +184,7 @@ class _Judge:
     work: TileWork | None
     wishes: Wishes
     rows: tuple[BudgetRow, ...]
-    staged: int
+    pool: int  # bytes of dynamic shared memory that each further stage adds
     widened: frozenset[Symbol]
 
     def judged(self, candidate: Candidate) -> Candidate:
@@ -191,7 +193,7 @@ class _Judge:
         row = self.rows[candidate.stages - 1]
         if isinstance(stashed, Stash):
             row = self._stash_row(stashed, candidate.stages)
-        static = row.shared_bytes - (candidate.stages * self.have.dynamic_shared if self.model.dynamic else 0)
+        static = row.shared_bytes - self.have.dynamic_shared - (candidate.stages - 1) * self.pool
         to_dynamic = not self.model.dynamic and candidate.stages > 1 and static > STATIC_LIMIT
         changed = replace(
             candidate,
@@ -231,7 +233,7 @@ class _Judge:
         for array in {b.array for b in self.model.buffers}:
             pieces = [b for b in self.model.buffers if b.array == array]
             ring = array.extern or any(b.piece in stashed.direct for b in pieces)
-            bytes_ = self.have.dynamic_shared if array.extern else pieces[0].bytes or 0
+            bytes_ = self.pool if array.extern else pieces[0].bytes or 0
             staged += bytes_ * ((stages if ring else 2) - 1)
         shared = self.rows[0].shared_bytes + staged + stages * stashed.slot_bytes
         fit = occupancy(self.arch, self.have.threads, self.have.registers, shared)
@@ -289,7 +291,7 @@ class _Judge:
 
     def _two_fit(self) -> bool:
         keeps = self.rows[1].blocks_per_sm >= min(2, self.rows[0].blocks_per_sm)
-        needs_change = self.model.dynamic or self.have.static_shared + self.staged > STATIC_LIMIT
+        needs_change = self.model.dynamic or self.rows[1].shared_bytes > STATIC_LIMIT
         allowed = self.have.in_file or self.wishes.allow_launch_change
         return keeps and (allowed or not needs_change)
 

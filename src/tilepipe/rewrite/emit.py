@@ -255,6 +255,11 @@ def _constant(model: KernelModel, rings: Ring) -> str:
     if rings.stages_factor == 1 and not rings.extra_dynamic:
         return ""
     name = f"{model.kernel.name}_"
+    if rings.extra_dynamic and model.dynamic:
+        return (
+            "// A launch of the pipelined kernel must ask for this much more dynamic shared memory, in bytes.\n"
+            f"constexpr int {name}more_bytes = {rings.extra_dynamic};\n\n"
+        )
     if rings.extra_dynamic:
         return (
             "// Dynamic shared memory that a launch of the pipelined kernel must ask for, in bytes.\n"
@@ -272,6 +277,8 @@ def _launch_edits(model: KernelModel, rings: Ring) -> tuple[tuple[Edit, ...], tu
         return (), ()
     if not find_launches(model.file, model.kernel):
         return (), ()
+    if rings.extra_dynamic and model.dynamic:
+        return edit_launches(model.file, model.kernel, f"({{old}}) + {model.kernel.name}_more_bytes")
     if rings.extra_dynamic:
         return edit_launches(model.file, model.kernel, f"{model.kernel.name}_shared_bytes")
     return edit_launches(model.file, model.kernel, f"{model.kernel.name}_stages * (({{old}} + 15) / 16 * 16)")
@@ -282,7 +289,8 @@ def _notes(model: KernelModel, rings: Ring) -> tuple[str, ...]:
     if rings.stages_factor > 1:
         notes.append(f"launches must ask for {rings.stages_factor} times the dynamic shared memory")
     if rings.extra_dynamic:
-        notes.append(f"launches must ask for {rings.extra_dynamic} bytes of dynamic shared memory")
+        more = " more" if model.dynamic else ""
+        notes.append(f"launches must ask for {rings.extra_dynamic} bytes{more} of dynamic shared memory")
     if surroundings.is_repeated(model.tile):
         notes.append("the pipeline is drained and refilled in each iteration of the outer loop")
     return tuple(notes)

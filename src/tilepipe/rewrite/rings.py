@@ -9,6 +9,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.rewrite.lines import indent_of, whole_lines
@@ -25,7 +26,7 @@ class Ring:
 
     `edits` change declarations, `setup` lines go before the loader, `bind` are the lines that name one stage
     (`{stage}` is the index), `rebind` those after the loop. `stages_factor` multiplies the launch's dynamic
-    bytes, `extra_dynamic` is a C++ expression that is added to them.
+    bytes, `extra_dynamic` is the number of bytes that are added to them.
     """
 
     edits: tuple[Edit, ...]
@@ -67,7 +68,7 @@ def ring(
     setup: list[str] = []
     bind: list[str] = []
     rebind: list[str] = []
-    extra = 0
+    extra = extra_of_pool = 0
     for array in static:
         two = array in doubled
         depth = (_TWO, 2) if two else (STAGES, stages)
@@ -87,7 +88,12 @@ def ring(
         refused = _read_after(model, dynamic)
         if refused:
             return refused
-        setup.append(f"const unsigned tp_stride = tp_dynamic_bytes() / {STAGES};")
+        part = tile_part(model)
+        if part is None:
+            setup.append(f"const unsigned tp_stride = tp_dynamic_bytes() / {STAGES};")
+        else:
+            setup.append(f"constexpr unsigned tp_stride = {part};  // bytes of one stage's tiles in the pool")
+            extra_of_pool = (stages - 1) * part
     pointers = _pointers(model)
     if isinstance(pointers, str):
         return pointers
@@ -99,10 +105,9 @@ def ring(
         index = "{buffer}" if array in doubled else "{stage}"
         bind.append(f"auto {name} = tp_at({name}_ring, {index} * {stride});")
     header = [Edit(Span(at := _kernel_start(model), at), _stage_constant(model, stages))]
-    factor = stages if dynamic else 1
-    return Ring(
-        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, extra if move_to_dynamic else 0
-    )  # fmt: skip
+    factor = stages if dynamic and not extra_of_pool else 1
+    more = extra if move_to_dynamic else extra_of_pool
+    return Ring((*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, more)
 
 
 def single(model: KernelModel) -> Ring:
@@ -238,17 +243,17 @@ def _later(model: KernelModel) -> tuple[Statement, ...]:
 
 
 def _read_after(model: KernelModel, arrays: list[Symbol]) -> str:
-    """Dynamic tiles keep their first stage after the loop, so nothing of the last tile may be read there."""
+    """Dynamic tiles keep their first stage after the loop, so nothing of the last tile may be read there: whatever
+    name is read through, it was written through before."""
     decls = {a.decl for a in arrays}
+    written: set[Symbol] = set()
     for statement in surroundings.after(model.tile):
         for inner in statement.walk():
-            written = {s for s in inner.own.shared_writes() if s.decl in decls or s.key[1] == (-2,)}
-            read = {s for s in inner.own.shared_reads() if s.decl in decls or s.key[1] == (-2,)}
-            if read:
+            reads = {s for s in inner.own.shared_reads() if s.decl in decls or s.key[1] == (-2,)}
+            if reads - written:
                 line = model.file.source.line_of(inner.span.start)
                 return f"the last tile is read after the loop (line {line}), from dynamic shared memory"
-            if written:
-                return ""
+            written |= inner.own.shared_writes()
     return ""
 
 
