@@ -17,7 +17,9 @@ from tilepipe.plan.candidates import base_id, capped
 from tilepipe.plan.types import Candidate
 from tilepipe.problem import KernelProblem, Sizes, check_case, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
+from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import redundant_barriers
+from tilepipe.source import apply_edits
 from tilepipe.toolchain import builds_whole_file, disassemble
 from tilepipe.toolchain.types import Compiled
 
@@ -56,19 +58,49 @@ def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[B
     """
     asked = base_id(job.options.candidate or "")[1]
     if asked:
-        made = build_candidate(job, model, capped(candidate, asked))
+        made = build_candidate(job, model, capped(candidate, asked, job.unstated_threads))
         return made if isinstance(made, Refusal) else [made]
     plain = build_candidate(job, model, candidate)
     if isinstance(plain, Refusal):
         return plain
+    if job.options.candidate:
+        return [plain]
+    if launch_bound_span(job.file, job.kernel) is None:
+        return [plain, *_with_bound(job, model, candidate)]
     before, after = _resident(job, job.original, None), _resident(job, plain.cubin, candidate)
-    if after >= before or launch_bound_span(job.file, job.kernel) is None or job.options.candidate:
+    if after >= before:
         return [plain]
     fewer = build_candidate(job, model, capped(candidate, before))
     if isinstance(fewer, Refusal):
         return [plain]
     spills = fewer.cubin.spill_stores > plain.cubin.spill_stores
     return [plain, fewer] if spills else [fewer, plain]
+
+
+def _with_bound(job: Job, model: KernelModel, candidate: Candidate) -> list[Built]:
+    """The candidate of a kernel that states no bound, with the launches' block size and one resident block stated.
+
+    That rules larger blocks out, so it is made only where the launch may change, and only where it can be timed.
+    """
+    if not (job.unstated_threads and job.options.allow_launch_change and job.device.kind == "cuda"):
+        return []
+    made = build_candidate(job, model, capped(candidate, 1, job.unstated_threads))
+    return [] if isinstance(made, Refusal) else [made]
+
+
+def build_controls(job: Job) -> dict[str, Compiled]:
+    """The original with nothing but a minimum of resident blocks stated, one and as many as it has: what a cap is
+    worth by itself. Empty where the kernel states one, or where no block size is known."""
+    controls: dict[str, Compiled] = {}
+    for blocks in sorted({1, _resident(job, job.original, None)} - {0}):
+        edit = cap_edit(job.file, job.kernel, blocks, job.unstated_threads)
+        if edit is None:
+            continue
+        text = apply_edits(job.file.source.text, [edit])
+        cubin = job.toolchain.compile(job.unit(text), job.arch.name, "cubin")
+        if not isinstance(cubin, Refusal):
+            controls[f"original-b{blocks}"] = cubin
+    return controls
 
 
 def loses_residency(job: Job, built: Built) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tilepipe.diagnostics import Place, Refusal, error
 from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
+from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel, build, study
 from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.widen import Wide, constants_wanted, widen
@@ -158,6 +159,15 @@ class Job:
             or bound
             or DEFAULT_THREADS
         )
+
+    @cached_property
+    def unstated_threads(self) -> int:
+        """Threads per block that every launch of the problem file has, for a kernel without `__launch_bounds__`; 0
+        where the kernel has them, or where nothing says so."""
+        if self.problem is None or launch_bound_span(self.file, self.kernel, alone=False) is not None:
+            return 0
+        counts = {self._product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
+        return counts.pop() if len(counts) == 1 else 0
 
     @cached_property
     def main_size(self) -> Sizes:

@@ -119,7 +119,9 @@ def test_exact_and_free_of_races(text: str, candidate: str, tmp_path: Path) -> N
 
 def test_a_tile_in_dynamic_memory_that_is_read_after_the_loop_is_refused(tmp_path: Path) -> None:
     """Another tile was written there, but this one still holds the last tile of the loop."""
-    last = "    right[threadIdx.x] = sum;\n    __syncthreads();\n    c[threadIdx.x] = right[0] + left[0];\n}\n"
+    last = (
+        "    right[threadIdx.x] = sum;\n    __syncthreads();\n    c[threadIdx.x] = right[0] + left[0];\n}\n"
+    )
     source = tmp_path / "pool.cu"
     source.write_text(POOL[: POOL.index("    { float* out")] + last)
     source.with_suffix(".toml").write_text(PROBLEM)

@@ -94,9 +94,13 @@ def base_id(identifier: str) -> tuple[str, int]:
     return (found.group(1), int(found.group(2))) if found else (identifier, 0)
 
 
-def capped(candidate: Candidate, blocks: int) -> Candidate:
-    """The candidate with a minimum of resident blocks stated."""
-    return replace(candidate, id=f"{candidate.id}-b{blocks}", min_blocks=blocks)
+def capped(candidate: Candidate, blocks: int, threads: int = 0) -> Candidate:
+    """The candidate with a minimum of resident blocks stated, with `threads` per block where the kernel states none."""
+    changed = replace(candidate, id=f"{candidate.id}-b{blocks}", min_blocks=blocks, threads=threads)
+    if not threads:
+        return changed
+    reason = f"states `__launch_bounds__({threads}, {blocks})`: for launches of at most {threads} threads per block"
+    return replace(changed, reason=reason)
 
 
 def make_plan(

@@ -59,6 +59,7 @@ class Candidate:
     fragments: bool = False  # fragments in two slots: the next group is loaded while one is multiplied
     api: Api = "ptx"
     spread: bool = False  # the copies of a tile spread over the groups of another
+    threads: int = 0  # per block, stated with `min_blocks` where the kernel states no bound of its own
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

@@ -10,7 +10,6 @@ from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
-from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import stash
 from tilepipe.kernel.symbols import Symbol
@@ -19,6 +18,7 @@ from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.api import copy_argument
 from tilepipe.rewrite.api import refused as api_refused
 from tilepipe.rewrite.asynchronous import asynchronous
+from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue, peeled_edits, prologue
@@ -81,18 +81,18 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     edits.append(Edit(Span(top, top), helper_text(emitted, source.text, candidate.api)))
     edits.append(Edit(Span(at, at), _constant(model, pieces.ring)))
     if candidate.min_blocks:
-        cap = _cap_edit(model, candidate.min_blocks)
+        cap = cap_edit(model.file, model.kernel, candidate.min_blocks, candidate.threads)
         if cap is None:
             return refusal(
                 "TP150",
-                f"candidate {candidate.id} needs a __launch_bounds__ with one argument",
+                f"candidate {candidate.id} needs a __launch_bounds__ with one argument, or a block size that is known",
                 _place(model),
             )
         edits.append(cap)
     text = apply_edits(source.text, edits)
     return Rewrite(
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
-        _notes(model, pieces.ring),
+        _notes(model, candidate, pieces.ring),
     )  # fmt: skip
 
 
@@ -104,12 +104,6 @@ def _elsewhere(model: KernelModel, fragments: FragmentLoop | None) -> frozenset[
 
 def _moved(edit: Edit, by: int) -> Edit:
     return Edit(Span(edit.span.start + by, edit.span.end + by), edit.text)
-
-
-def _cap_edit(model: KernelModel, blocks: int) -> Edit | None:
-    """State the minimum of resident blocks beside the kernel's own bound on threads."""
-    at = launch_bound_span(model.file, model.kernel)
-    return Edit(Span(at.end, at.end), f", {blocks}") if at is not None else None
 
 
 def _after_header_comment(model: KernelModel) -> int:
@@ -284,8 +278,11 @@ def _launch_edits(model: KernelModel, rings: Ring) -> tuple[tuple[Edit, ...], tu
     return edit_launches(model.file, model.kernel, f"{model.kernel.name}_stages * (({{old}} + 15) / 16 * 16)")
 
 
-def _notes(model: KernelModel, rings: Ring) -> tuple[str, ...]:
+def _notes(model: KernelModel, candidate: Candidate, rings: Ring) -> tuple[str, ...]:
     notes = []
+    if candidate.threads:
+        bound = f"`__launch_bounds__({candidate.threads}, {candidate.min_blocks})` was added"
+        notes.append(f"{bound}: a launch with more than {candidate.threads} threads per block fails")
     if rings.stages_factor > 1:
         notes.append(f"launches must ask for {rings.stages_factor} times the dynamic shared memory")
     if rings.extra_dynamic:
