@@ -16,6 +16,15 @@ HEAD = """\
 #define AT4(p) (*reinterpret_cast<const float4*>(p))
 struct Loose { float x, y, z, w; };
 __device__ float table[8192];
+#define PICK(i) (k & 1 ? a : a + 64)[i]
+__device__ float4 fetched(const float* from) { return AT4(from); }
+__device__ void fetch(float4& v, const float* from) { v = AT4(from); }
+__device__ void turned(float (*to)[132], const float* from, int t)
+{
+    const float4 v = AT4(from + t * 4);
+    for (int r = 0; r < 4; ++r)
+        to[r][t] = r == 0 ? v.x : r == 1 ? v.y : r == 2 ? v.z : v.w;
+}
 __device__ void put(float (*to)[132], float4 v, int t)
 {
     to[0][t] = v.x; to[1][t] = v.y; to[2][t] = v.z; to[3][t] = v.w;
@@ -107,6 +116,11 @@ EXACT = {
         "        const int at = idx[k];\n        const float4 v = AT4(a + at * 4 + threadIdx.x * 4);" + TWICE
     ),
     "__ldg": loop(f"        const float4 v = __ldg(reinterpret_cast<const float4*>({MINE}));{PUT}"),
+    "a helper loads and stores": loop("        turned(s, a + k * 512, threadIdx.x);"),
+    "a helper loads into a reference": loop(f"        float4 v;\n        fetch(v, {MINE});{TWICE}"),
+    "inline assembly in the computation": loop(
+        f"        const float4 v = AT4({MINE});{PUT}", end="\n        asm volatile(\"\" ::: \"memory\");"
+    ),
     "a helper stores": loop(f"        const float4 v = AT4({MINE});\n        put(s, v, threadIdx.x);"),
     "read after the loop": loop(f"        const float4 v = AT4({MINE});{PUT}").replace(
         AFTER,
@@ -182,6 +196,13 @@ REFUSED = {
         "        for (int r = 0; r < 4; ++r) s[r][threadIdx.x] = 0.5f * at;" + COMPUTE.replace("* (i + 1)", "* d[i]")
         + "\n    }" + AFTER,
         "needed by the loader itself",
+    ),
+    "a macro that chooses": (
+        loop("        for (int r = 0; r < 4; ++r) s[r][threadIdx.x] = 2 * PICK(k * 512 + r * 128 + threadIdx.x);"),
+        "chooses what is loaded",
+    ),
+    "a helper that loads": (
+        loop(f"        const float4 v = fetched({MINE});{TWICE}"), "nothing is loaded",
     ),
     "volatile": (
         loop(f"        const float4 v = AT4({MINE});{TWICE}", 

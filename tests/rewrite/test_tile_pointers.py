@@ -75,12 +75,22 @@ __global__ __launch_bounds__(64) void pool(const float* __restrict__ a, float* _
     c[threadIdx.x] = sum;
 }
 """
+BESIDE_IN_POOL = BESIDE.replace(
+    "    __shared__ float left[128];\n    __shared__ float turned[4][64];\n",
+    "    extern __shared__ __align__(16) float pool_floats[];\n    float* left = pool_floats;\n"
+    "    float* turned = pool_floats + 128;\n",
+)
+for row in "0123":
+    BESIDE_IN_POOL = BESIDE_IN_POOL.replace(
+        f"turned[{row}][threadIdx.x]", f"turned[{row} * 64 + threadIdx.x]"
+    )
+BESIDE_IN_POOL = BESIDE_IN_POOL.replace("turned[i & 3][i >> 1]", "turned[(i & 3) * 64 + (i >> 1)]")
 PROBLEM = """\
 schema = 1
 [kernels.pool]
 grid = ["1"]
 block = ["64"]
-shared = "1024"
+shared = "1536"
 args = [{ name = "a", in = ["2 * n"] }, { name = "c", out = ["64"] }, { value = "n" }]
 [kernels.pool.sizes]
 small = { n = 384 }
@@ -89,12 +99,14 @@ one = { n = 128 }
 CANDIDATES = {
     "ldg": Candidate("ldg-2-ring", "ldg", 2, "ring"),
     "stash": Candidate("stash-3-ring-16", "stash", 3, "ring", copy_bytes=16),
+    "pool": Candidate("stash-4-ring", "stash", 4, "ring"),
     "wide": Candidate("cp_async-3-ring-16", "cp_async", 3, "ring", copy_bytes=16),
 }
 
 
 @pytest.mark.parametrize(
-    ("text", "candidate"), [(POOL, "ldg"), (POOL, "wide"), (POINTERS, "ldg"), (BESIDE, "stash")]
+    ("text", "candidate"),
+    [(POOL, "ldg"), (POOL, "wide"), (POINTERS, "ldg"), (BESIDE, "stash"), (BESIDE_IN_POOL, "pool")],
 )
 def test_exact_and_free_of_races(text: str, candidate: str, tmp_path: Path) -> None:
     source = tmp_path / "pool.cu"
@@ -106,7 +118,9 @@ def test_exact_and_free_of_races(text: str, candidate: str, tmp_path: Path) -> N
     assert not isinstance(model, Refusal)
     built = build_candidate(job, model, CANDIDATES[candidate])
     assert not isinstance(built, Refusal)
-    if candidate != "ldg":
+    if candidate == "pool":
+        assert built.rewrite.extra_dynamic_shared == 3 * 1536
+    elif candidate != "ldg":
         assert "tp_wide" in built.rewrite.text
     sizes = (
         {"small": {"n": 384}, "one": {"n": 128}, "ragged": {"n": 130}}

@@ -19,7 +19,9 @@ from tilepipe.kernel import known
 from tilepipe.kernel.effects import Load
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.launchbounds import launch_bound_text
 from tilepipe.kernel.names import callee, operator_of
+from tilepipe.kernel.owned import may_be_owned
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.zeros import bare
 from tilepipe.source import Span
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 _BYTES = (4, 8, 16)  # what cp.async moves
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_ASM = re.compile(r"\b(asm|__asm__)\s+(volatile|__volatile__)\b")
 _CHANGES = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
 
 
@@ -67,6 +70,7 @@ class Stash:
     through: frozenset[Symbol]
     slots: tuple[Slot, ...]
     threads: int
+    threads_text: str  # as the author states them
 
     @property
     def slot_bytes(self) -> int:
@@ -89,7 +93,8 @@ def stash(model: KernelModel, widths: Mapping[Symbol, int | None]) -> Stash | st
     found = _slots(model, through)
     if isinstance(found, str):
         return found
-    return Stash(frozenset(widths) - through, through, found, model.max_threads)
+    stated = launch_bound_text(model.file, model.kernel) or str(model.max_threads)
+    return Stash(frozenset(widths) - through, through, found, model.max_threads, stated)
 
 
 def _loaded_wider(model: KernelModel, buffer: Symbol, width: int) -> bool:
@@ -205,8 +210,7 @@ def _not_ahead(model: KernelModel, item: Item, found: Element, uses: frozenset[S
     """Why a load cannot be issued ahead of the rest of its statement, "" if it can."""
     if item.statement.children or item.statement.kind not in ("leaf", "declaration"):
         return "the load stands in the header of a branch or loop"
-    kernel = model.file.source.slice(model.kernel.span)
-    if "volatile" in kernel:
+    if "volatile" in _ASM.sub("", model.file.source.slice(model.kernel.span)):
         return "the kernel has volatile memory"
     text = f"{found.source} {found.guard}"
     macros = [model.file.macros[m] for m in _macros_in(model.file, text)]
@@ -216,6 +220,10 @@ def _not_ahead(model: KernelModel, item: Item, found: Element, uses: frozenset[S
     changed = {s.name for s in item.own.defs} & words
     if changed or any(_CHANGES.search(t) for t in (text, *(m.body for m in macros))):
         return "the load changes a variable on its way"
+    if may_be_owned(model.file, model.analysed.body, item.statement, item.own.uses):
+        return "what is loaded may lie in memory of the thread's own"
+    if any("?" in m.body for m in macros):
+        return "a macro chooses what is loaded"
     if item.own.shared_reads() or "asm" in item.own.flags:
         return "the statement of the load reads shared memory"
     needed = model.tile.flow.backward([item], {item: uses}) - {item}

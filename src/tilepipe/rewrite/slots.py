@@ -65,7 +65,7 @@ def stashing(
     if isinstance(state, str):
         return state
     store = _store(model, placed, stored | state.advance, loops)
-    declarations = tuple(_declaration(s, r, stash.threads) for s, r in placed)
+    declarations = tuple(_declaration(s, r, stash.threads_text) for s, r in placed)
     return Stashing(declarations, load, store, state, _doubled(model, stash, stages))
 
 
@@ -76,7 +76,7 @@ def _doubled(model: KernelModel, stash: Stash, stages: int) -> frozenset[Symbol]
     return frozenset(arrays - direct) if stages > 2 else frozenset()
 
 
-def _declaration(slot: Slot, register: Register, threads: int) -> str:
+def _declaration(slot: Slot, register: Register, threads: str) -> str:
     extents = "".join(f"[{n}]" for n in register.extents)
     return f"__shared__ {slot.type} {register.name}_ring[{STAGES}]{extents}[{threads}];  // each thread's own"
 

@@ -40,11 +40,11 @@ def _prologue(s: Shape, stashing: Stashing) -> str:
     if s.state.hoisted:
         setup.append(s.state.hoisted)
     text = indented(s.indent, [*setup, *s.state.setup, *stashing.state.setup])
-    binds = [named(b, "tp_stage") for b in s.ring.bind]
-    load = [*(b for b in binds if "tp_buffer" not in b), *s.state.shadows]
+    # The copies touch none of two buffers; a helper inlined into the lambda may want the tile's name all the same.
+    load = [*(named(b, "tp_stage", "0") for b in s.ring.bind), *s.state.shadows]
     text += lambda_text(s, "tp_load", "int tp_stage", stashing.load, load, s.state.step)
     parameters = "int tp_stage, int tp_buffer" if stashing.doubled else "int tp_stage"
-    store = [*binds, *stashing.state.shadows]
+    store = [*(named(b, "tp_stage") for b in s.ring.bind), *stashing.state.shadows]
     text += lambda_text(s, "tp_store", parameters, stashing.store, store, stashing.state.step)
     lines = [
         f"// prologue: tiles 0 .. {STAGES} - 2 in flight; "
