@@ -84,8 +84,6 @@ def stash(model: KernelModel, widths: Mapping[Symbol, int | None]) -> Stash | st
     `widths` are the bytes of the asynchronous copies into each buffer, None where it has none. A buffer that is
     copied in narrower pieces than it is loaded in goes through slots too.
     """
-    if model.max_threads is None:
-        return "the number of threads, of which each has a slot, is not stated in `__launch_bounds__`"
     narrow = {b for b, width in widths.items() if width is not None and _loaded_wider(model, b, width)}
     through = frozenset(b for b, width in widths.items() if width is None) | narrow
     if not through:
@@ -93,6 +91,8 @@ def stash(model: KernelModel, widths: Mapping[Symbol, int | None]) -> Stash | st
     found = _slots(model, through)
     if isinstance(found, str):
         return found
+    if model.max_threads is None:
+        return "the number of threads, of which each has a slot, is not stated in `__launch_bounds__`"
     stated = launch_bound_text(model.file, model.kernel) or str(model.max_threads)
     return Stash(frozenset(widths) - through, through, found, model.max_threads, stated)
 
