@@ -122,7 +122,7 @@ def candidate_report(
     if candidate.variant == "stash":
         stashed = stash(model, {b.piece: widths.get(b.name) for b in model.buffers})
         if isinstance(stashed, Stash):
-            widths |= {piece.name: stashed.slots[0].bytes for piece in stashed.through}
+            widths |= {piece.name: bytes_ for piece, bytes_ in stashed.through.items()}
     if built is None:
         return CandidateReport(candidate, widths)
     return CandidateReport(

@@ -128,6 +128,12 @@ EXACT = {
     ),
     "in an outer loop": loop(f"        const float4 v = AT4({MINE} + o);{PUT}")
     .replace("    for (int k", "    for (int o = 0; o < 8; o += 4)\n    for (int k"),
+    "two tiles of different widths": (
+        BEFORE + "    __shared__ float d[128];\n    for (int k = 0; k < n; ++k) {\n"
+        f"        const float4 v = AT4({MINE});{PUT}\n"
+        "        const float2 w = *reinterpret_cast<const float2*>(a + 4096 + (k * 128 + threadIdx.x) * 2);\n"
+        "        d[threadIdx.x] = w.x - w.y;" + COMPUTE.replace("* (i + 1)", "* d[i]") + "\n    }" + AFTER
+    ),
     "another tile beside it": (
         BEFORE + "    __shared__ __align__(16) float4 d[128];\n    for (int k = 0; k < n; ++k) {\n"
         f"        const float4 v = AT4({MINE});{PUT}\n        d[threadIdx.x] = AT4(a + 4096 + threadIdx.x * 4 + k * 4);"
@@ -189,6 +195,13 @@ REFUSED = {
         loop(f"        const float4 v = AT4({MINE});\n        ++k;{PUT}", header="while (m-- > 0)",
              before="    int k = 0, m = n;\n"),
         "side effects",
+    ),
+    "a second tile without a slot": (
+        BEFORE + "    __shared__ float d[128];\n    for (int k = 0; k < n; ++k) {\n"
+        f"        const float4 v = AT4({MINE});{PUT}\n"
+        "        d[threadIdx.x] = reinterpret_cast<const signed char*>(a)[k * 128 + threadIdx.x];"
+        + COMPUTE.replace("* (i + 1)", "* d[i]") + "\n    }" + AFTER,
+        "`d` has nothing to wait in slots",
     ),
     "an index that the loader needs itself": (
         BEFORE + "    __shared__ float d[128];\n    for (int k = 0; k < n; ++k) {\n        const int at = idx[k];\n"

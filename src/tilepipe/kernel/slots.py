@@ -63,11 +63,11 @@ class Slot:
 
 @dataclass(frozen=True, eq=False)
 class Stash:
-    """The ways that the staged buffers go: `direct` by asynchronous copies into their place, the others through
-    `slots`, of `threads` threads each, as far as their loads can."""
+    """The ways that the staged buffers go: `direct` by asynchronous copies into their place, those in `through` (with
+    the bytes of their copies) by `slots` of `threads` threads each."""
 
     direct: frozenset[Symbol]
-    through: frozenset[Symbol]
+    through: Mapping[Symbol, int]
     slots: tuple[Slot, ...]
     threads: int
     threads_text: str  # as the author states them
@@ -85,30 +85,36 @@ def stash(model: KernelModel, widths: Mapping[Symbol, int | None]) -> Stash | st
     copied in narrower pieces than it is loaded in goes through slots too.
     """
     narrow = {b for b, width in widths.items() if width is not None and _loaded_wider(model, b, width)}
-    through = frozenset(b for b, width in widths.items() if width is None) | narrow
-    if not through:
+    others = frozenset(b for b, width in widths.items() if width is None) | narrow
+    if not others:
         return "every buffer is copied asynchronously as wide as it is loaded"
-    found = _slots(model, through)
-    if isinstance(found, str):
-        return found
+    by_site: dict[int, Slot] = {}
+    through: dict[Symbol, int] = {}
+    for buffer in sorted(others, key=lambda s: s.key):
+        found = _slots(model, buffer)
+        if isinstance(found, str):
+            return f"`{buffer.name}` has nothing to wait in slots: {found}"
+        by_site |= {id(s.site): s for s in found}
+        through[buffer] = found[0].bytes
+    slots = tuple(by_site[id(site)] for site in model.loads if id(site) in by_site)
     if model.max_threads is None:
         return "the number of threads, of which each has a slot, is not stated in `__launch_bounds__`"
     stated = launch_bound_text(model.file, model.kernel) or str(model.max_threads)
-    return Stash(frozenset(widths) - through, through, found, model.max_threads, stated)
+    return Stash(frozenset(widths) - others, through, slots, model.max_threads, stated)
 
 
 def _loaded_wider(model: KernelModel, buffer: Symbol, width: int) -> bool:
-    found = _slots(model, frozenset([buffer]))
+    found = _slots(model, buffer)
     return not isinstance(found, str) and any(s.bytes > width for s in found)
 
 
-def _slots(model: KernelModel, buffers: frozenset[Symbol]) -> tuple[Slot, ...] | str:
-    """The loads behind the stores to `buffers` that wait in slots; the first obstacle where none can.
+def _slots(model: KernelModel, buffer: Symbol) -> tuple[Slot, ...] | str:
+    """The loads behind the stores to a buffer that wait in slots; the first obstacle where none can.
 
     Loads narrower than the widest stay where they are, beside the stores: copies of 4 bytes cost an instruction each,
     and such loads are often one address for several threads, which asynchronous copies are slow at.
     """
-    stores = [s.item for s in model.tile.stores if s.buffer in buffers and s.kind != "compute"]
+    stores = [s.item for s in model.tile.stores if s.buffer == buffer and s.kind != "compute"]
     needed = model.tile.flow.backward(stores)
     answers = [_slot(model, site) for site in model.loads if site.item in needed]
     able = [a for a in answers if isinstance(a, Slot)]

@@ -26,6 +26,8 @@ _NARROW = 0.85
 _WIDE = (
     1.05  # 16-byte copies bypass registers and L1: rings gained 0.05 to 0.1 more than register staging did
 )
+# Slots cost a pass through shared memory more: 0.02 below register staging on one kernel, 0.11 above it on another.
+_STASHED = 1.0
 _REPARTITIONED = 1.3  # 16-byte copies in place of element-wise ones gained 1.29 to 1.48 without any overlap
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
 _PACKED = 0.97  # but bytes kept across the peel are packed into shared registers, and wait for each other
@@ -322,7 +324,8 @@ class _Judge:
         if value is None:
             return None
         if c.variant in ("cp_async", "mixed", "stash"):
-            value *= _NARROW if self.is_narrow(c) else _WIDE
+            best = _STASHED if c.variant == "stash" else _WIDE
+            value *= _NARROW if self.is_narrow(c) else best
             value *= _REPARTITIONED if c.copy_bytes else 1.0
         if c.form == "textbook" and c.variant == "ldg":
             value *= _PACKED if any(site.text is not None for site in self.model.loads) else _PEELED
