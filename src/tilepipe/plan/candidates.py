@@ -174,7 +174,7 @@ def _in_api(c: Candidate, api: Api) -> Candidate:
 
 def _with_fragments(c: Candidate) -> list[Candidate]:
     """The candidate with its fragments in two slots, and with its copies spread over the groups too."""
-    if c.form != "ring" or c.variant == "prefetch":
+    if c.form != "ring" or c.variant in ("prefetch", "stash"):
         return []
     found = [replace(c, id=f"{c.id}-frags", fragments=True)]
     if c.variant == "cp_async":

@@ -141,6 +141,8 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     direct = widened | frozenset(b.piece for b in model.buffers if b.copy_bytes is not None)
     through: frozenset[Symbol] = frozenset()
     if candidate.variant == "stash":
+        if candidate.fragments:
+            return "slots and fragments in two slots are not combined"
         return _stashed(model, candidate, state, counted, wide)
     if candidate.variant == "cp_async":
         if direct != staged:
