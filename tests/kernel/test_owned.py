@@ -48,6 +48,19 @@ def test_a_pointer_to_memory_of_its_own(source: str, copied: bool, tmp_path: Pat
     assert copied or "memory of the thread's own" in buffer.reason
 
 
+@pytest.mark.parametrize(("refers", "copied"), [("s", True), ("own", False)])
+def test_references(refers: str, copied: bool, tmp_path: Path) -> None:
+    stored = {"s": "*(&view[threadIdx.x])", "own": "s[threadIdx.x]"}[refers]
+    source = {"s": "a", "own": "(k & 1) ? view : a"}[refers]
+    body = BODY.replace(
+        "        const float* p = FROM;",
+        f"        auto& view = {refers};\n        const float* p = {source};",
+    )
+    model = snippet(body.replace("s[threadIdx.x] =", f"{stored} ="), tmp_path).model
+    assert not isinstance(model, Refusal), model.diagnostics[0].message
+    assert model.buffers[0].copy_bytes == (4 if copied else None)
+
+
 def test_through_another_pointer(tmp_path: Path) -> None:
     body = BODY.replace("FROM", "q").replace("const float* q = a;", "const float* q = n > 3 ? own : a;")
     model = snippet(body, tmp_path).model

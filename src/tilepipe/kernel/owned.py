@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tree_sitter import Node
@@ -13,12 +14,15 @@ from tilepipe.kernel.symbols import Symbol
 from tilepipe.source import Span
 from tilepipe.source.parse import span
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_ANY = 9  # more dimensions than any array has
+
 
 def may_be_owned(file: CudaFile, root: Statement, at: Statement, uses: Iterable[Symbol]) -> bool:
     """Whether an address that the statement `at` makes of `uses` may lie in the thread's own memory: an array or
     variable of its own goes into it, or into a pointer that does, by its address."""
     declared = {s for st in root.walk() for s in st.declares if s.kind == "local"}
-    ranks = {s.name: s.rank for s in declared if not s.pointer or s.is_array}
+    ranks = _own_memory(file, root)
     if _takes_address(file, at, ranks):
         return True
     pointers, found = frozenset[Symbol](), frozenset(s for s in uses if s in declared and s.pointer)
@@ -30,6 +34,18 @@ def may_be_owned(file: CudaFile, root: Statement, at: Statement, uses: Iterable[
                     return True
                 found |= frozenset(s for s in statement.own.uses if s in declared and s.pointer)
     return False
+
+
+def _own_memory(file: CudaFile, root: Statement) -> dict[str, int]:
+    """The local arrays and variables by name, with their dimensions; a reference to one counts whatever its form."""
+    ranks: dict[str, int] = {}
+    for statement in root.walk():
+        for s in statement.declares:
+            if s.kind == "local" and (s.is_array or not s.pointer) and not s.reference:
+                ranks[s.name] = max(s.rank, ranks.get(s.name, 0))
+            elif s.reference and ranks.keys() & (set(_WORD.findall(file.source.slice(s.decl))) - {s.name}):
+                ranks[s.name] = _ANY
+    return ranks
 
 
 def _takes_address(file: CudaFile, statement: Statement, ranks: dict[str, int]) -> bool:
