@@ -48,6 +48,11 @@ def describe(report: RunReport) -> list[str]:
         lines.append(
             f"   {'original':24s} {o.median_ms:9.4f} ms ±{o.spread:.1%} {o.rate or 0:12.1f} {bench.unit}"
         )
+        for key, t in bench.controls.items():
+            lines.append(
+                f"   {key:24s} {t.median_ms:9.4f} ms ±{t.spread:.1%} {t.rate or 0:12.1f} {bench.unit} "
+                f"{t.speedup or 0:.3f}x  control"
+            )
         for key, t in sorted(bench.candidates.items(), key=lambda pair: pair[1].median_ms):
             row = report.candidate(key)
             registers = row.registers if row is not None else None

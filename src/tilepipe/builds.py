@@ -17,7 +17,9 @@ from tilepipe.plan.candidates import REMEDIES, base_id, capped, remedied
 from tilepipe.plan.types import Candidate
 from tilepipe.problem import KernelProblem, Sizes, check_case, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
+from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import redundant_barriers
+from tilepipe.source import apply_edits
 from tilepipe.toolchain import builds_whole_file, disassemble
 from tilepipe.toolchain.types import Compiled
 
@@ -66,16 +68,19 @@ def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[B
     _, remedy, blocks = base_id(named)
     if remedy or blocks:
         asked = remedied(candidate, remedy) if remedy else candidate
-        made = build_candidate(job, model, capped(asked, blocks) if blocks else asked)
+        asked = capped(asked, blocks, job.unstated_threads) if blocks else asked
+        made = build_candidate(job, model, asked)
         return made if isinstance(made, Refusal) else [made]
     plain = build_candidate(job, model, candidate)
     if isinstance(plain, Refusal):
         return plain
     if named:
         return [plain]
+    if launch_bound_span(job.file, job.kernel) is None:
+        return [*mended(job, model, plain), *_with_bound(job, model, candidate)]
     before, after = _resident(job, job.original, None), _resident(job, plain.cubin, candidate)
     uncapped = mended(job, model, plain)
-    if after >= before or launch_bound_span(job.file, job.kernel) is None:
+    if after >= before:
         return uncapped
     fewer = build_candidate(job, model, capped(candidate, before))
     if isinstance(fewer, Refusal):
@@ -113,6 +118,32 @@ def mended(job: Job, model: KernelModel, plain: Built) -> list[Built]:
 def is_defeated(job: Job, model: KernelModel, built: Built) -> bool:
     """Whether the audit says that the compiler defeated the overlap."""
     return audit_candidate(job, model, built).status == "failed"
+
+
+def _with_bound(job: Job, model: KernelModel, candidate: Candidate) -> list[Built]:
+    """The candidate of a kernel that states no bound, with the launches' block size and one resident block stated.
+
+    That rules larger blocks out, so it is made only where the launch may change, and only where it can be timed.
+    """
+    if not (job.unstated_threads and job.options.allow_launch_change and job.device.kind == "cuda"):
+        return []
+    made = build_candidate(job, model, capped(candidate, 1, job.unstated_threads))
+    return [] if isinstance(made, Refusal) else [made]
+
+
+def build_controls(job: Job) -> dict[str, Compiled]:
+    """The original with nothing but a minimum of resident blocks stated, one and as many as it has: what a cap is
+    worth by itself. Empty where the kernel states one, or where no block size is known."""
+    controls: dict[str, Compiled] = {}
+    for blocks in sorted({1, _resident(job, job.original, None)} - {0}):
+        edit = cap_edit(job.file, job.kernel, blocks, job.unstated_threads)
+        if edit is None:
+            continue
+        text = apply_edits(job.file.source.text, [edit])
+        cubin = job.toolchain.compile(job.unit(text), job.arch.name, "cubin")
+        if not isinstance(cubin, Refusal):
+            controls[f"original-b{blocks}"] = cubin
+    return controls
 
 
 def loses_residency(job: Job, built: Built) -> bool:
@@ -210,12 +241,12 @@ def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
     kept = [b for b in barriers if b not in redundant_barriers(model)]
     ours = 2 if candidate.variant == "prefetch" else 1
     return Expectation(
-        asynchronous=candidate.variant in ("cp_async", "mixed"),
+        asynchronous=candidate.variant in ("cp_async", "mixed", "stash"),
         barriers=ours + len(kept),
         barriers_original=len(barriers),
         author_barriers=len(kept),
         fallback=candidate.copy_bytes > 0,
-        registers=candidate.variant != "cp_async",
-        stages=candidate.stages if candidate.variant == "cp_async" else None,
+        registers=candidate.variant not in ("cp_async", "stash"),
+        stages=candidate.stages if candidate.variant in ("cp_async", "stash") else None,
         fragments=candidate.fragments,
     )

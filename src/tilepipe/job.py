@@ -14,7 +14,9 @@ from pathlib import Path
 from tilepipe.diagnostics import Place, Refusal, error
 from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
+from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel, Study, build, study
+from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.widen import Wide, constants_wanted, widen
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
@@ -180,6 +182,15 @@ class Job:
         )
 
     @cached_property
+    def unstated_threads(self) -> int:
+        """Threads per block that every launch of the problem file has, for a kernel without `__launch_bounds__`; 0
+        where the kernel has them, or where nothing says so."""
+        if self.problem is None or launch_bound_span(self.file, self.kernel, alone=False) is not None:
+            return 0
+        counts = {self._product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
+        return counts.pop() if len(counts) == 1 else 0
+
+    @cached_property
     def main_size(self) -> Sizes:
         """The sizes that planning looks at: the target, else the largest set."""
         sizes = self.problem.sizes if self.problem is not None else {}
@@ -197,7 +208,7 @@ class Job:
         problem = self.problem
         if problem is None or problem.flops is None or not size:
             return None
-        staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values())
+        staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values()) + (tile_part(model) or 0)
         least = evaluate(problem.bytes, size) if problem.bytes else None
         blocks = self._product(problem.grid, size)
         return tile_work(model, evaluate(problem.flops, size), least, blocks, self._tiles(size), staged)

@@ -10,6 +10,7 @@ from tilepipe.builds import Built, build_variants, is_defeated, launches_compile
 from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.slots import Stash, stash
 from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.candidates import Wishes, base_id
 from tilepipe.plan.types import Candidate, Plan
@@ -114,11 +115,15 @@ def candidate_report(
 ) -> CandidateReport:
     """What is known of a candidate: with its registers and spills once it is built. `wide` are the copies that
     a candidate with `copy_bytes` may widen."""
-    direct = candidate.variant in ("cp_async", "mixed")
+    direct = candidate.variant in ("cp_async", "mixed", "stash")
     widths = {b.name: b.copy_bytes for b in model.buffers if direct and b.copy_bytes is not None}
     widened = [w for w in wide if w.bytes <= candidate.copy_bytes]
     for piece in covered(model, widened):
         widths[piece.name] = min(w.bytes for w in widened if w.copy.use.buffer == piece)
+    if candidate.variant == "stash":
+        stashed = stash(model, {b.piece: widths.get(b.name) for b in model.buffers})
+        if isinstance(stashed, Stash):
+            widths |= {piece.name: bytes_ for piece, bytes_ in stashed.through.items()}
     if built is None:
         return CandidateReport(candidate, widths)
     spilled = built.cubin.spill_stores + built.cubin.spill_loads

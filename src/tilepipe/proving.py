@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tilepipe.builds import Built, audit_candidate, extra_tile_counts, verify_candidate
+from tilepipe.builds import Built, audit_candidate, build_controls, extra_tile_counts, verify_candidate
 from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.evidence.benchmark import benchmark, fastest
 from tilepipe.evidence.correctness import changed_launch
@@ -147,7 +147,7 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
 
 
 def measure(job: Job, device: CudaDevice, built: list[Built]) -> Benchmark:
-    """Step 6: the original and the candidates at the target size, interleaved."""
+    """Step 6: the original, alone and with a cap stated, and the candidates at the target size, interleaved."""
     problem = job.problem
     if problem is None:
         return Benchmark("unknown", reason="no problem file says how to launch the kernel")
@@ -166,7 +166,12 @@ def measure(job: Job, device: CudaDevice, built: list[Built]) -> Benchmark:
         changed = changed_launch(one.change, case, parameters, job.options.seed)  # type: ignore[arg-type]
         if not isinstance(kernel, Refusal) and not isinstance(changed, Refusal):
             contenders[one.candidate.id] = Contender(kernel, changed)
-    return benchmark(device, Contender(original, case), contenders, case)  # type: ignore[arg-type]
+    controls = {
+        name: Contender(kernel, case)  # type: ignore[arg-type]
+        for name, cubin in build_controls(job).items()
+        if not isinstance(kernel := device.load_compiled(cubin), Refusal)
+    }
+    return benchmark(device, Contender(original, case), contenders, case, controls=controls)  # type: ignore[arg-type]
 
 
 def evidence_of(verified: Verified, timed: Benchmark | None, sass: Sass | None) -> Evidence:

@@ -32,7 +32,9 @@ def case(**changes: Any) -> Case:
     return replace(made, **changes)
 
 
-def timed(data: Case, *, shared: dict[str, int] | None = None, **times: list[float]) -> Benchmark:
+def timed(
+    data: Case, *, shared: dict[str, int] | None = None, control: str = "", **times: list[float]
+) -> Benchmark:
     """Kernels that take the given milliseconds in turn; the first is the original. Three warm-up launches."""
 
     def kernel(values: list[float]) -> Any:
@@ -48,7 +50,16 @@ def timed(data: Case, *, shared: dict[str, int] | None = None, **times: list[flo
         contenders[name] = Contender(loaded, replace(data, shared=(shared or {}).get(name, 0)))
     first, *rest = times
     rounds = len(times[first])
-    return benchmark(device, contenders[first], {name: contenders[name] for name in rest}, data, rounds)
+    candidates = {name: contenders[name] for name in rest if name != control}
+    controls = {control: contenders[control]} if control else {}
+    return benchmark(device, contenders[first], candidates, data, rounds, controls)
+
+
+def test_a_control_is_timed_and_never_wins() -> None:
+    result = timed(case(), control="b", base=[2.0] * 4, a=[1.9] * 4, b=[1.0] * 4)
+    assert (list(result.candidates), list(result.controls)) == (["a"], ["b"])
+    assert result.controls["b"].speedup == 2.0 and result.original is not None
+    assert fastest(result.original, result.candidates) == "a"
 
 
 def test_the_fastest_wins() -> None:

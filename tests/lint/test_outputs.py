@@ -29,6 +29,7 @@ CANDIDATES = (
     Candidate("ldg-2-ring", "ldg", 2, "ring"),
     Candidate("ldg-2-textbook", "ldg", 2, "textbook"),
     Candidate("mixed-2-ring", "mixed", 2, "ring"),
+    Candidate("stash-3-ring", "stash", 3, "ring"),
     Candidate("prefetch-1-ring", "prefetch", 1, "ring"),
 )
 

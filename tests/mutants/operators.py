@@ -103,7 +103,7 @@ def _guards(e: Emitted) -> Iterator[tuple[int, str]]:
         if found is None or found.group(1) == "tp_next":
             continue
         following = e.lines[i + 1]
-        if found.group(2) or re.match(r"\s*tp_(load|fetch|compute|fragments)\(", following):
+        if found.group(2) or re.match(r"\s*tp_(load|fetch|store|compute|fragments)\(", following):
             yield i, found.group(1) or found.group(2)
 
 
@@ -194,14 +194,44 @@ def _last_tile_missing(e: Emitted) -> Iterator[Mutant]:
         yield e.mutant("last tile missing", i + 2, 1, [";"])
 
 
+def _store_before_wait(e: Emitted) -> Iterator[Mutant]:
+    """What a thread stashed is moved on before it has landed."""
+    for i in _block(e, (r"tp_wait<", r"if \(", r"tp_store\(")):
+        yield e.mutant("store before the wait", i, 3, [e.lines[i + 1], e.lines[i + 2], e.lines[i]])
+
+
+def _slots(e: Emitted) -> Iterator[tuple[int, str]]:
+    """Lines with a slot, and the call or lambda that they belong to."""
+    inside = ""
+    for i in e.kernel():
+        found = re.match(r"\s*auto (tp_\w+) = ", e.lines[i])
+        inside = found.group(1) if found else inside
+        if re.search(r"tp_\w+_ring\[tp_stage\].*\[tp_thread\]", e.lines[i]):
+            yield i, inside
+
+
+def _slot_of_another_stage(e: Emitted) -> Iterator[Mutant]:
+    for i, _ in _slots(e):
+        changed = re.sub(r"(tp_\w+_ring)\[tp_stage\]", r"\1[(tp_stage + 1) % TP_STAGES]", e.lines[i])
+        yield e.mutant("slot of another stage", i, 1, [changed])
+
+
+def _slot_of_another_thread(e: Emitted) -> Iterator[Mutant]:
+    for i, inside in _slots(e):
+        if inside == "tp_store":
+            changed = e.lines[i].replace("[tp_thread]", "[tp_thread ^ 1]")
+            yield e.mutant("slot of another thread", i, 1, [changed])
+
+
 # -- stages, copies, state ---------------------------------------------------------------------------------------
 
 
 def _compute_from_next_stage(e: Emitted) -> Iterator[Mutant]:
     for i in range(e.loop, e.after):
         line = e.lines[i]
-        if re.match(r"\s*auto&? \w+ = (\w+_ring\[tp_stage\]|tp_at\()", line):
+        if re.match(r"\s*auto&? \w+ = (\w+_ring\[tp_(stage|buffer)\]|tp_at\()", line):
             changed = re.sub(r"\[tp_stage\]|\btp_stage \*", _next_stage, line)
+            changed = re.sub(r"\btp_buffer\b", "(tp_buffer ^ 1)", changed)
         elif "tp_compute(tp_stage)" in line:
             changed = line.replace("tp_stage", "tp_stage ^ 1")
         else:
@@ -252,7 +282,7 @@ _STEP = re.compile(r"\s*(?:(?:\+\+|--)\w+|\w+(?:\+\+|--)|\w+ [-+]= [^;]*);$")
 def _step_forgotten(e: Emitted) -> Iterator[Mutant]:
     """The loader's induction, or a pointer that it moves on, stays where it is."""
     for i in e.kernel():
-        found = re.match(r"(\s*)auto (tp_load|tp_advance) = ", e.lines[i])
+        found = re.match(r"(\s*)auto (tp_load|tp_store|tp_advance) = ", e.lines[i])
         if found is None:
             continue
         close = next(n for n in range(i, e.end) if e.lines[n] == found.group(1) + "};")
@@ -275,17 +305,26 @@ OPERATORS = (
     Operator("guard off by one", _guard_off_by_one),
     each_line("load into the stage in use", r"tp_load\(tp_stage (?:==|\^)[^,;]*", "tp_load(tp_stage"),
     each_line("store into the stage in use", r"tp_store\(tp_stage \^ 1\);", "tp_store(tp_stage);"),
+    each_line(
+        "store into the buffer in use",
+        r"tp_store\(tp_stage, tp_buffer\);",
+        "tp_store(tp_stage, tp_buffer ^ 1);",
+    ),
     Operator("compute from the next stage", _compute_from_next_stage),
-    each_line("no rotation", r"^\s*tp_stage (?:=|\^=) .*;", ";", "loop"),
+    each_line("no rotation", r"^\s*tp_(?:stage|buffer) (?:=|\^=) .*;", ";", "loop"),
     each_line("rotation one short", r"== TP_STAGES \?", "== TP_STAGES - 1 ?", "loop"),
     each_line("ring one stage short", r"_ring\[TP_STAGES\]", "_ring[TP_STAGES - 1]"),
+    each_line("one buffer of two", r"_ring\[2\]", "_ring[1]"),
     each_line("prologue one tile short", r"tp_s < TP_STAGES - 1;", "tp_s < TP_STAGES - 2;"),
     Operator("refill before the barrier", _refill_before_barrier),
     Operator("store before compute", _store_before_compute),
+    Operator("store before the wait", _store_before_wait),
+    Operator("slot of another stage", _slot_of_another_stage),
+    Operator("slot of another thread", _slot_of_another_thread),
     Operator("last tile missing", _last_tile_missing),
     each_line("load removed", r"tp_load\((?:tp_s|tp_stage|TP_STAGES|0)\b.*\);", ";"),
     each_line("fetch removed", r"tp_fetch\(\);", ";"),
-    each_line("store removed", r"tp_store\((?:0|tp_stage.*)?\);", ";"),
+    each_line("store removed", r"tp_store\((?:0.*|tp_stage.*)?\);", ";"),
     each_line("advance removed", r"tp_advance\(\);", ";"),
     Operator("advance forgotten", _step_forgotten),
     Operator("zero-fill guard dropped", _zero_fill_dropped),

@@ -24,6 +24,13 @@ SAMPLE = (
     ("batch_loop_gemm", "cp_async-3-ring", ("barrier removed", "refill before the barrier", "advance forgotten")),
     ("qgemm_dp4a", "ldg-2-textbook", ("last tile missing", "compute from the next stage")),
     ("w8a16_groups", "mixed-2-ring", ("wait removed", "ring one stage short")),
+    (
+        "w8a16_groups",
+        "stash-3-ring",
+        ("barrier removed", "wait removed", "wait for one group less", "store before the wait", "slot of another stage",
+         "slot of another thread", "one buffer of two", "store into the buffer in use", "commit in the branch",
+         "guard always true", "advance forgotten"),
+    ),
     ("hgemm_widen", "prefetch-1-ring", ("barrier removed", "store before compute")),
 )  # fmt: skip
 IN_SAMPLE = 25

@@ -54,13 +54,16 @@ FORMS = (
     candidate("cp_async", 2, "textbook"),
     candidate("mixed", 2),
     candidate("mixed", 2, "textbook"),
+    candidate("stash", 2),
+    candidate("stash", 3),
 )
 
 
 def parse_candidate(identifier: str) -> Candidate:
     """The candidate of an id such as "cp_async-3-ring" or "cp_async-4-ring-frags-spread"."""
     plain = identifier.removesuffix("-spread").removesuffix("-frags")
-    found = next(c for n in range(9) for c in (*FORMS, candidate("cp_async", n)) if c.id == plain)
+    known = (*FORMS, *(candidate(v, n) for v in ("cp_async", "stash") for n in range(9)))
+    found = next(c for c in known if c.id == plain)
     return replace(found, id=identifier, fragments="-frags" in identifier, spread="-spread" in identifier)
 
 
@@ -130,13 +133,15 @@ def zoo_kernel(path: Path, name: str | None = None) -> Kernel:
     return Kernel(path.read_text(), str(path), name, problem.kernels[name], str(path.with_suffix(".toml")))
 
 
-def snippet(body: str, folder: Path, head: str = "", parameters: str = PARAMETERS) -> Kernel:
+def snippet(
+    body: str, folder: Path, head: str = "", parameters: str = PARAMETERS, bounds: str = ""
+) -> Kernel:
     """`body` as the body of a kernel `f`: two blocks of 128 threads, `n` tiles, arrays `a`, `idx` and `c`."""
     path = folder / "f.toml"
     path.write_text(_PROBLEM)
     problem = load_problem(str(path))
     assert isinstance(problem, Problem), problem
-    text = f"{head}\n__global__ void f({parameters})\n{{\n{body}\n}}\n"
+    text = f"{head}\n__global__ {bounds}void f({parameters})\n{{\n{body}\n}}\n"
     return Kernel(text, "f.cu", "f", problem.kernels["f"], str(path))
 
 

@@ -24,6 +24,8 @@ FILES = [
     (ZOO, "sgemm_copyloop", "cp_async-2-textbook"),
     (ZOO, "attn_rowblock", "cp_async-3-ring"),
     (ZOO, "w8a16_groups", "mixed-2-ring"),
+    (ZOO, "w8a16_groups", "stash-4-ring"),
+    (ZOO, "sgemm_outer84", "stash-2-ring"),
     (ZOO, "linear_bf16_mma", "cp_async-4-ring"),
     (ZOO, "sgemm_descend", "cp_async-3-ring"),
     (ZOO, "conv_igemm", "prefetch-1-ring"),
@@ -33,7 +35,7 @@ FILES = [
     (EXAMPLES, "sgemm_tiled", "ldg-2-ring-frags"),
 ]
 IDS = [f"{name}.{form}" for _, name, form in FILES]
-_QUICK = (1, 5, 6, 11)  # those executed in every run
+_QUICK = (1, 5, 6, 8, 13)  # those executed in every run
 
 
 def made(folder: Path, name: str, form: str) -> tuple[Kernel, Rewrite]:

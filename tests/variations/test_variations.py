@@ -27,6 +27,7 @@ CANDIDATES = (
     Candidate("cp_async-3-ring", "cp_async", 3, "ring"),
     Candidate("ldg-2-ring", "ldg", 2, "ring"),
     Candidate("mixed-2-ring", "mixed", 2, "ring"),
+    Candidate("stash-3-ring", "stash", 3, "ring"),
 )
 SAMPLE = (
     ("sgemm_outer84", "rename_locals"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tilepipe.options import Options
 
 # The choices of `tilepipe.plan.types`, which is not imported for a help text; a test compares them.
-VARIANTS, FORMS = "ldg|prefetch|cp_async|mixed", "ring|textbook"
+VARIANTS, FORMS = "ldg|prefetch|cp_async|mixed|stash", "ring|textbook"
 APIS = "ptx|primitives|cuda-pipeline|cuda-pipeline-block"
 _KERNEL, _BUILD, _CHOICE, _OUTPUT = "Kernel", "Compiler", "Choice of the candidate", "Output"
 

@@ -21,6 +21,7 @@ def benchmark(
     candidates: Mapping[str, Contender],
     case: Case,
     rounds: int = ROUNDS,
+    controls: Mapping[str, Contender] | None = None,
 ) -> Benchmark:
     """Time the original and every candidate, interleaved and with a cold L2, on the arrays of `case`.
 
@@ -31,7 +32,7 @@ def benchmark(
         return Benchmark("unknown", case.size, reason="no GPU on this machine")
     running: dict[str, Contender] = {}
     left_out: list[str] = []
-    for name, contender in {_ORIGINAL: original, **candidates}.items():
+    for name, contender in {_ORIGINAL: original, **candidates, **(controls or {})}.items():
         refused = contender.kernel.allow_shared(contender.case.shared)
         if refused is None:
             running[name] = contender
@@ -43,7 +44,8 @@ def benchmark(
     if isinstance(samples, Refusal):
         return Benchmark("unknown", case.size, device=device.name, reason=_words(samples))
     base = summarise(samples.pop(_ORIGINAL), case)
-    timings = {name: summarise(values, case, base) for name, values in samples.items()}
+    timed = {name: summarise(values, case, base) for name, values in samples.items()}
+    timings = {name: t for name, t in timed.items() if name in candidates}
     winner = fastest(base, timings)
     if winner is None:
         left_out.append("no candidate beats the original by more than the spread")
@@ -55,6 +57,7 @@ def benchmark(
         timings,
         device.name,
         "; ".join(left_out),
+        {name: t for name, t in timed.items() if name not in candidates},
     )
 
 

@@ -129,7 +129,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`candidates` by candidate id; `unit` is GFLOP/s, GB/s or ms."""
+    """`candidates` by candidate id; `unit` is GFLOP/s, GB/s or ms. `controls` are un-pipelined versions that show
+    what something else is worth by itself, a cap on registers say; they are not to be chosen."""
 
     status: Status
     size: str = ""
@@ -138,3 +139,4 @@ class Benchmark:
     candidates: Mapping[str, Timing] = field(default_factory=dict)
     device: str = ""
     reason: str = ""
+    controls: Mapping[str, Timing] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from tree_sitter import Node
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.owned import may_be_owned
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, TileLoop
@@ -91,6 +92,10 @@ class Copies:
         ):
             return NotACopy(use, "the store is part of a larger statement")
         found = self._moved(use, bare(self.node(store.right)))
+        if isinstance(found, Copy):
+            uses = found.uses | found.source_at.own.uses
+            if may_be_owned(self.file, self.tile.path[0], found.source_at.statement, uses):
+                return NotACopy(use, "what is loaded may lie in memory of the thread's own")
         if isinstance(found, Copy) and found.guard is not None:
             # The address is formed whatever the guard says, and the guard is asked once.
             items = (found.use.item, found.source_at)

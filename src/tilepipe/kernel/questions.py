@@ -14,6 +14,7 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_text
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.slots import slot_questions
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
@@ -57,6 +58,7 @@ def questions(
     for item in loader:
         for load in item.own.loads:
             wanted[f"load:{load.span.start}"] = ("type", file.source.slice(load.span), _place(file, item))
+    wanted.update(slot_questions(file, loader))
     for item in loader:
         loop = loops.get(id(item.statement))
         if loop is not None:
@@ -76,6 +78,9 @@ def questions(
             wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
     for key, expression, at in sizes_wanted(file, analysed, meetings):
         wanted[key] = ("value", expression, at)
+    for pointer in _into_dynamic(analysed, tile):
+        first = pointer.name + ("[0]" * max(pointer.rank, 1))
+        wanted[f"pointee:{pointer.key[0]}"] = ("value", f"sizeof({first})", tile.loop.span.start)
     kernel = analysed.kernel
     bound = launch_bound_text(file, kernel)
     if bound is not None:
@@ -103,6 +108,17 @@ def staged_arrays(tile: TileLoop) -> tuple[Symbol, ...]:
     """The shared arrays, or pieces of them, that the load phase fills, in source order."""
     found = {s.buffer for s in tile.stores if s.buffer in tile.staged}
     return tuple(sorted(found, key=lambda s: s.key))
+
+
+def _into_dynamic(analysed: Analysed, tile: TileLoop) -> list[Symbol]:
+    """Dynamic shared arrays with tiles in them, and the pointers that carve the tiles out."""
+    pieces = {s for s in staged_arrays(tile) if array_of(analysed, s).extern}
+    carving = {
+        p
+        for p, to in analysed.points.items()
+        if to & pieces and p.key[1] == () and p.key[0] < tile.loop.span.start and not p.reference
+    }
+    return sorted({array_of(analysed, s) for s in pieces} | carving, key=lambda s: s.key)
 
 
 def _needed_braces(tile: TileLoop, offsets: set[int]) -> list[Edit]:

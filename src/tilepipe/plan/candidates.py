@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from tilepipe.gpu import Arch
+from tilepipe.gpu import Arch, occupancy
 from tilepipe.kernel.model import Buffer, KernelModel
+from tilepipe.kernel.pool import tile_part
+from tilepipe.kernel.slots import Stash, stash
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
@@ -23,6 +25,8 @@ _NARROW = 0.85
 _WIDE = (
     1.05  # 16-byte copies bypass registers and L1: rings gained 0.05 to 0.1 more than register staging did
 )
+# Slots cost a pass through shared memory more: 0.02 below register staging on one kernel, 0.11 above it on another.
+_STASHED = 1.0
 _REPARTITIONED = 1.3  # 16-byte copies in place of element-wise ones gained 1.29 to 1.48 without any overlap
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
 _PACKED = 0.97  # but bytes kept across the peel are packed into shared registers, and wait for each other
@@ -97,9 +101,13 @@ def base_id(identifier: str) -> tuple[str, Remedy, int]:
     return base, "", int(blocks)
 
 
-def capped(candidate: Candidate, blocks: int) -> Candidate:
-    """The candidate with a minimum of resident blocks stated."""
-    return replace(candidate, id=f"{candidate.id}-b{blocks}", min_blocks=blocks)
+def capped(candidate: Candidate, blocks: int, threads: int = 0) -> Candidate:
+    """The candidate with a minimum of resident blocks stated, with `threads` per block where the kernel states none."""
+    changed = replace(candidate, id=f"{candidate.id}-b{blocks}", min_blocks=blocks, threads=threads)
+    if not threads:
+        return changed
+    reason = f"states `__launch_bounds__({threads}, {blocks})`: for launches of at most {threads} threads per block"
+    return replace(changed, reason=reason)
 
 
 def remedied(candidate: Candidate, remedy: Remedy) -> Candidate:
@@ -117,7 +125,8 @@ def make_plan(
 ) -> Plan:
     """Budget, ratio and every candidate with its status; `order` lists the viable ones, best predicted first."""
     staged = sum({b.array: b.bytes or 0 for b in model.buffers if not b.dynamic}.values())
-    staged += have.dynamic_shared if model.dynamic else 0
+    pool = (tile_part(model) or have.dynamic_shared) if model.dynamic else 0
+    staged += pool
     staged = min(staged, have.static_shared + have.dynamic_shared)
     rows = budget(
         arch,
@@ -130,7 +139,7 @@ def make_plan(
     )
     ratio = compute_load_ratio(arch, work, rows[0])
     widened = covered(model, wide)
-    judge = _Judge(model, arch, have, work, wishes, rows, staged, widened)
+    judge = _Judge(model, arch, have, work, wishes, rows, pool, widened)
     all_ = _all_candidates(bool(widened))
     if wishes.written_in != "ptx":
         all_ = [_in_api(c, wishes.written_in) for c in all_]
@@ -160,9 +169,11 @@ def _all_candidates(wide: bool) -> list[Candidate]:
     found += [_candidate("cp_async", n, "ring") for n in range(2, MAX_STAGES + 1)]
     found.append(_candidate("cp_async", 2, "textbook"))
     found += [_candidate("mixed", 2, "ring"), _candidate("mixed", 2, "textbook")]
+    found += [_candidate("stash", n, "ring") for n in range(2, MAX_STAGES + 1)]
     if wide:
         found += [_candidate("cp_async", n, "ring", 16) for n in range(2, MAX_STAGES + 1)]
         found.append(_candidate("mixed", 2, "ring", 16))
+        found += [_candidate("stash", n, "ring", 16) for n in range(2, MAX_STAGES + 1)]
     return found
 
 
@@ -173,7 +184,7 @@ def _in_api(c: Candidate, api: Api) -> Candidate:
 
 def _with_fragments(c: Candidate) -> list[Candidate]:
     """The candidate with its fragments in two slots, and with its copies spread over the groups too."""
-    if c.form != "ring" or c.variant == "prefetch":
+    if c.form != "ring" or c.variant in ("prefetch", "stash"):
         return []
     found = [replace(c, id=f"{c.id}-frags", fragments=True)]
     if c.variant == "cp_async":
@@ -189,13 +200,16 @@ class _Judge:
     work: TileWork | None
     wishes: Wishes
     rows: tuple[BudgetRow, ...]
-    staged: int
+    pool: int  # bytes of dynamic shared memory that each further stage adds
     widened: frozenset[Symbol]
 
     def judged(self, candidate: Candidate) -> Candidate:
         """The candidate with shared memory, prediction and status."""
+        stashed = self._stash(candidate) if candidate.variant == "stash" else None
         row = self.rows[candidate.stages - 1]
-        static = self.have.static_shared + (candidate.stages - 1) * (0 if self.model.dynamic else self.staged)
+        if isinstance(stashed, Stash):
+            row = self._stash_row(stashed, candidate.stages)
+        static = row.shared_bytes - self.have.dynamic_shared - (candidate.stages - 1) * self.pool
         to_dynamic = not self.model.dynamic and candidate.stages > 1 and static > STATIC_LIMIT
         changed = replace(
             candidate,
@@ -204,7 +218,8 @@ class _Judge:
             needs_launch_change=candidate.stages > 1 and (self.model.dynamic or to_dynamic),
             predicted_speedup=None if candidate.fragments else self._predicted(candidate, row),
         )
-        reason = self._legal(changed) or self._fits(changed, row) or self._wanted(changed)
+        legal = stashed if isinstance(stashed, str) else self._legal(changed)
+        reason = legal or self._fits(changed, row) or self._wanted(changed)
         return replace(changed, status="rejected", reason=reason) if reason else changed
 
     def _legal(self, c: Candidate) -> str | None:
@@ -224,6 +239,24 @@ class _Judge:
             return f"no buffer can be copied asynchronously: {other[0].reason}"
         return self._registers(c, {b.piece for b in other} if c.variant == "mixed" else None)
 
+    def _stash(self, c: Candidate) -> Stash | str:
+        """What goes through slots, or why nothing does."""
+        if not self.arch.has_async_copy:
+            return f"{self.arch.name} has no asynchronous copies"
+        return stash(self.model, {b.piece: self._width(c, b) for b in self.model.buffers})
+
+    def _stash_row(self, stashed: Stash, stages: int) -> BudgetRow:
+        """Residency with slots in every stage, where tiles that are filled from slots alone have two buffers."""
+        staged = 0
+        for array in {b.array for b in self.model.buffers}:
+            pieces = [b for b in self.model.buffers if b.array == array]
+            ring = array.extern or any(b.piece in stashed.direct for b in pieces)
+            bytes_ = self.pool if array.extern else pieces[0].bytes or 0
+            staged += bytes_ * ((stages if ring else 2) - 1)
+        shared = self.rows[0].shared_bytes + staged + stages * stashed.slot_bytes
+        fit = occupancy(self.arch, self.have.threads, self.have.registers, shared)
+        return BudgetRow(stages, shared, fit.blocks, fit.warps, fit.limit)
+
     def _width(self, c: Candidate, buffer: Buffer) -> int | None:
         """Bytes per asynchronous copy into the buffer, None where it cannot be asynchronous."""
         if c.copy_bytes and buffer.piece in self.widened:
@@ -232,7 +265,7 @@ class _Judge:
 
     def _registers(self, c: Candidate, only: set[object] | None) -> str | None:
         """Why the loads cannot wait in registers: an unknown trip count, an unknown type, or too many."""
-        if c.variant == "cp_async":
+        if c.variant in ("cp_async", "stash"):
             return None
         items = {s.item for s in self.model.tile.stores if only is None or s.buffer in only}
         total = 0
@@ -268,7 +301,7 @@ class _Judge:
             return f"not tried unless asked for with --stages {c.stages} --fragments on"
         if c.variant == "cp_async" and c.form == "textbook":
             return "the ring does the same with one barrier a tile; ask for it with --form textbook"
-        if c.variant == "cp_async" and c.stages not in _TRIED:
+        if c.variant in ("cp_async", "stash") and c.stages not in _TRIED:
             return f"not tried unless asked for with --stages {c.stages}"
         if c.variant == "prefetch" and self.model.one_buffer is None and self._two_fit():
             return "two buffers fit; one buffer needs a second barrier a tile"
@@ -276,15 +309,23 @@ class _Judge:
 
     def _two_fit(self) -> bool:
         keeps = self.rows[1].blocks_per_sm >= min(2, self.rows[0].blocks_per_sm)
-        needs_change = self.model.dynamic or self.have.static_shared + self.staged > STATIC_LIMIT
+        needs_change = self.model.dynamic or self.rows[1].shared_bytes > STATIC_LIMIT
         allowed = self.have.in_file or self.wishes.allow_launch_change
         return keeps and (allowed or not needs_change)
 
     def is_narrow(self, c: Candidate) -> bool:
         """Whether a candidate copies asynchronously in pieces of less than 16 bytes: the last choice without a
         model."""
+        if c.variant == "stash":
+            stashed = self._stash(c)
+            return isinstance(stashed, Stash) and self._least(c, stashed) < 16
         widths = [w for b in self.model.buffers if (w := self._width(c, b)) is not None]
         return c.variant in ("cp_async", "mixed") and min(widths, default=16) < 16
+
+    def _least(self, c: Candidate, stashed: Stash) -> int:
+        """Bytes of the narrowest asynchronous copy, into a tile or a slot."""
+        direct = [self._width(c, b) for b in self.model.buffers if b.piece in stashed.direct]
+        return min([*(w for w in direct if w is not None), *(s.bytes for s in stashed.slots)])
 
     def _predicted(self, c: Candidate, row: BudgetRow) -> float | None:
         if self.work is None:
@@ -294,8 +335,9 @@ class _Judge:
         value = predicted_speedup(self.arch, self.work, self.have.threads, self.rows[0], deep)
         if value is None:
             return None
-        if c.variant in ("cp_async", "mixed"):
-            value *= _NARROW if self.is_narrow(c) else _WIDE
+        if c.variant in ("cp_async", "mixed", "stash"):
+            best = _STASHED if c.variant == "stash" else _WIDE
+            value *= _NARROW if self.is_narrow(c) else best
             value *= _REPARTITIONED if c.copy_bytes else 1.0
         if c.form == "textbook" and c.variant == "ldg":
             value *= _PACKED if any(site.text is not None for site in self.model.loads) else _PEELED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Variant = Literal["ldg", "prefetch", "cp_async", "mixed"]
+Variant = Literal["ldg", "prefetch", "cp_async", "mixed", "stash"]
 Form = Literal["ring", "textbook"]
 # Whether candidates load fragments ahead; auto: those that measure faster.
 Fragments = Literal["auto", "on", "off"]
@@ -60,6 +60,7 @@ class Candidate:
     api: Api = "ptx"
     spread: bool = False  # the copies of a tile spread over the groups of another
     remedy: Remedy = ""
+    threads: int = 0  # per block, stated with `min_blocks` where the kernel states no bound of its own
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

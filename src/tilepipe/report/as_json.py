@@ -243,6 +243,9 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
         "unit": benchmark.unit,
         "original": _timing(benchmark.original) if benchmark.original else None,
         "candidates": {name: _timing(timing) for name, timing in benchmark.candidates.items()},
+        **(
+            {"controls": {n: _timing(t) for n, t in benchmark.controls.items()}} if benchmark.controls else {}
+        ),
         **_known({"device": benchmark.device, "reason": benchmark.reason}),
     }
 

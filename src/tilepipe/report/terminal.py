@@ -162,6 +162,8 @@ def _benchmark(report: RunReport) -> Table | None:
         table.add_row(name, *cells, style=style)
 
     row("original", benchmark.original, 1.0, "bold" if report.outcome == "original_kept" else "")
+    for name, timing in benchmark.controls.items():
+        row(f"{name} (control)", timing, timing.speedup, "dim")
     for name, timing in words.fastest_first(benchmark):
         row(name, timing, timing.speedup, "bold green" if name == report.chosen else "")
     return table

@@ -158,7 +158,7 @@ def reasons(report: RunReport) -> dict[str, list[str]]:
             grouped.setdefault("not among the best predicted; ask for one with --candidate", []).append(
                 plan.id
             )
-        elif plan.status != "ok" or plan.reason:
+        elif plan.status != "ok":
             reason = plan.reason or plan.status
             grouped.setdefault(reason.replace(f"--stages {plan.stages}", "--stages N"), []).append(plan.id)
     return grouped

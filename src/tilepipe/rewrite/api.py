@@ -32,7 +32,7 @@ def refused(model: KernelModel, candidate: Candidate) -> str:
         return f"--api {candidate.api} is for rings of the author's copies, issued at once"
     before = [s.effects().flags for s in surroundings.before(model.tile)]
     if _of_block(candidate) and (surroundings.is_repeated(model.tile) or any("return" in f for f in before)):
-        return "the pipeline of a block needs all its threads, once: a return stands before the loop, or a loop around it"
+        return "a block's pipeline needs all its threads, once: a return stands before the loop, or a loop around it"
     return ""
 
 

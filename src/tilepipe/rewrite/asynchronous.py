@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.flow import Item
@@ -16,6 +18,14 @@ from tilepipe.rewrite.wide import NONE, Repartition
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
+@dataclass(frozen=True, eq=False)
+class Issue:
+    """Copies into slots in the place of a whole statement: their text, and the names that they need."""
+
+    text: str
+    uses: frozenset[Symbol]
+
+
 def asynchronous(
     model: KernelModel,
     buffers: frozenset[Symbol],
@@ -24,11 +34,13 @@ def asynchronous(
     wide: Repartition = NONE,
     shares: tuple[str, ...] = (),
     pipe: str = "",
+    issues: Mapping[Item, Issue] | None = None,
 ) -> Projection:
     """The loader for `buffers`: copies issued, everything they need kept, values in between gone.
 
     `without` are statements left out (what advances to the next tile, where that is done elsewhere); `shares` has
     a condition for each copy under which it is issued, where they are spread; `pipe` is each copy's first argument.
+    `issues` are copies into slots, by the statement whose place they take.
     """
     flow = model.tile.flow
     copies = [c for c in model.copies if isinstance(c, Copy) and c.use.buffer in buffers]
@@ -39,6 +51,9 @@ def asynchronous(
         replaced[id(copy.replaces)] = (
             f"if ({share}) {{\n    {call}\n}}" if call.startswith("if") else f"if ({share})\n    {call}"
         )
+    for item, issue in (issues or {}).items():
+        uses[item] = issue.uses
+        replaced[id(item.statement)] = issue.text
     merged = {id(s) for c in copies if c.replaces is not c.use.item.statement for s in c.replaces.walk()}
     merged -= {id(c.replaces) for c in copies}
     fills = [

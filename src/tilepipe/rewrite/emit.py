@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
-from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.slots import stash
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.api import copy_argument
 from tilepipe.rewrite.api import refused as api_refused
 from tilepipe.rewrite.asynchronous import asynchronous
+from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue, peeled_edits, prologue
@@ -26,6 +28,8 @@ from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
 from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import STAGES, Ring, ring, single
+from tilepipe.rewrite.slots import Stashing, stashing
+from tilepipe.rewrite.stash import stash_edits, stash_epilogue
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
 from tilepipe.rewrite.wide import NONE, Repartition, dispatched, repartition
@@ -38,7 +42,8 @@ class _Pieces:
     loader: Loader
     ring: Ring
     wide: Repartition
-    fragments: FragmentLoop | None
+    fragments: FragmentLoop | None = None
+    stashing: Stashing | None = None
 
 
 def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] = ()) -> Rewrite | Refusal:
@@ -61,11 +66,14 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
     inner = [*consumer_edits(model, _elsewhere(model, pieces.fragments))]
-    if shape.peeled:
+    if pieces.stashing is not None:
+        inner += stash_edits(shape, pieces.stashing, start)
+    elif shape.peeled:
         inner += peeled_edits(shape, start)
     else:
         inner += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
-    inner.append(Edit(Span(end, end), epilogue(shape)))
+    last = epilogue(shape) if pieces.stashing is None else stash_epilogue(shape)
+    inner.append(Edit(Span(end, end), last))
     edits = [*pieces.ring.edits, *inner]
     if pieces.wide.wide:
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
@@ -78,18 +86,18 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
     edits.append(Edit(Span(top, top), helper_text(emitted, source.text, candidate.api)))
     edits.append(Edit(Span(at, at), _constant(model, pieces.ring)))
     if candidate.min_blocks:
-        cap = _cap_edit(model, candidate.min_blocks)
+        cap = cap_edit(model.file, model.kernel, candidate.min_blocks, candidate.threads)
         if cap is None:
             return refusal(
                 "TP150",
-                f"candidate {candidate.id} needs a __launch_bounds__ with one argument",
+                f"candidate {candidate.id} needs a __launch_bounds__ with one argument, or a block size that is known",
                 _place(model),
             )
         edits.append(cap)
     text = apply_edits(source.text, edits)
     return Rewrite(
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
-        _notes(model, pieces.ring),
+        _notes(model, candidate, pieces.ring),
     )  # fmt: skip
 
 
@@ -107,12 +115,6 @@ def _has_pragma(model: KernelModel) -> bool:
 
 def _moved(edit: Edit, by: int) -> Edit:
     return Edit(Span(edit.span.start + by, edit.span.end + by), edit.text)
-
-
-def _cap_edit(model: KernelModel, blocks: int) -> Edit | None:
-    """State the minimum of resident blocks beside the kernel's own bound on threads."""
-    at = launch_bound_span(model.file, model.kernel)
-    return Edit(Span(at.end, at.end), f", {blocks}") if at is not None else None
 
 
 def _after_header_comment(model: KernelModel) -> int:
@@ -149,6 +151,10 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     widened = frozenset(b.piece for b in model.buffers if wide.covers(model, b.piece))
     direct = widened | frozenset(b.piece for b in model.buffers if b.copy_bytes is not None)
     through: frozenset[Symbol] = frozenset()
+    if candidate.variant == "stash":
+        if candidate.fragments:
+            return "slots and fragments in two slots are not combined"
+        return _stashed(model, candidate, state, counted, wide)
     if candidate.variant == "cp_async":
         if direct != staged:
             b = next(b for b in model.buffers if b.piece not in direct)
@@ -204,13 +210,37 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     return _Pieces(state, Loader(load, staging, dealt), rings, wide, fragments)
 
 
-def _names_taken(model: KernelModel, rings: Ring) -> str | None:
+def _stashed(
+    model: KernelModel, candidate: Candidate, state: LoaderState, counted: CountedLoops, wide: Repartition
+) -> _Pieces | str:
+    """The pieces of the form with slots."""
+    widths = {b.piece: 16 if wide.covers(model, b.piece) else b.copy_bytes for b in model.buffers}
+    chosen = stash(model, widths)
+    if isinstance(chosen, str):
+        return chosen
+    found = stashing(model, chosen, candidate.stages, state, counted, wide)
+    if isinstance(found, str):
+        return found
+    aligned = frozenset(b.array for b in model.buffers if wide.covers(model, b.piece))
+    rings = ring(model, candidate.stages, candidate.dynamic, aligned, found.doubled)
+    if isinstance(rings, str):
+        return rings
+    taken = _names_taken(model, rings, [line.partition(" = ")[0].split()[-1] for line in found.state.setup])
+    if taken is not None:
+        return taken
+    in_loop = any(b.array.decl.start > model.tile.loop.span.start for b in model.buffers)
+    if wide.wide and (rings.rebind or in_loop):
+        return "wide copies need a ring whose tiles are declared before the loop and not read after it"
+    return _Pieces(state, Loader(found.load, None), rings, wide, stashing=found)
+
+
+def _names_taken(model: KernelModel, rings: Ring, more: Iterable[str] = ()) -> str | None:
     """Why the names that a pipeline introduces cannot be: the kernel has them already."""
     words = (
         set(re.findall(r"[A-Za-z_]\w*", model.file.source.slice(model.kernel.span)))
         | model.file.macros.keys()
     )
-    new = {f"{s.name}_next" for s in model.split.copied}
+    new = {f"{s.name}_next" for s in model.split.copied} | set(more)
     new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.setup, *rings.bind])))
     taken = sorted((new & words) | {w for w in words if w.startswith("tp_") or w == STAGES})
     return f"the kernel has a name `{taken[0]}` of its own" if taken else None
@@ -232,6 +262,11 @@ def _constant(model: KernelModel, rings: Ring) -> str:
     if rings.stages_factor == 1 and not rings.extra_dynamic:
         return ""
     name = f"{model.kernel.name}_"
+    if rings.extra_dynamic and model.dynamic:
+        return (
+            "// A launch of the pipelined kernel must ask for this much more dynamic shared memory, in bytes.\n"
+            f"constexpr int {name}more_bytes = {rings.extra_dynamic};\n\n"
+        )
     if rings.extra_dynamic:
         return (
             "// Dynamic shared memory that a launch of the pipelined kernel must ask for, in bytes.\n"
@@ -249,17 +284,23 @@ def _launch_edits(model: KernelModel, rings: Ring) -> tuple[tuple[Edit, ...], tu
         return (), ()
     if not find_launches(model.file, model.kernel):
         return (), ()
+    if rings.extra_dynamic and model.dynamic:
+        return edit_launches(model.file, model.kernel, f"({{old}}) + {model.kernel.name}_more_bytes")
     if rings.extra_dynamic:
         return edit_launches(model.file, model.kernel, f"{model.kernel.name}_shared_bytes")
     return edit_launches(model.file, model.kernel, f"{model.kernel.name}_stages * (({{old}} + 15) / 16 * 16)")
 
 
-def _notes(model: KernelModel, rings: Ring) -> tuple[str, ...]:
+def _notes(model: KernelModel, candidate: Candidate, rings: Ring) -> tuple[str, ...]:
     notes = []
+    if candidate.threads:
+        bound = f"`__launch_bounds__({candidate.threads}, {candidate.min_blocks})` was added"
+        notes.append(f"{bound}: a launch with more than {candidate.threads} threads per block fails")
     if rings.stages_factor > 1:
         notes.append(f"launches must ask for {rings.stages_factor} times the dynamic shared memory")
     if rings.extra_dynamic:
-        notes.append(f"launches must ask for {rings.extra_dynamic} bytes of dynamic shared memory")
+        more = " more" if model.dynamic else ""
+        notes.append(f"launches must ask for {rings.extra_dynamic} bytes{more} of dynamic shared memory")
     if surroundings.is_repeated(model.tile):
         notes.append("the pipeline is drained and refilled in each iteration of the outer loop")
     return tuple(notes)

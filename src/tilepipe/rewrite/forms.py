@@ -27,10 +27,11 @@ from tilepipe.rewrite.fragments import (
     slot_lines,
 )
 from tilepipe.rewrite.issue import Spread
+from tilepipe.rewrite.lines import indented as _lines
 from tilepipe.rewrite.lines import line_start
 from tilepipe.rewrite.project import Projection
 from tilepipe.rewrite.registers import Staging
-from tilepipe.rewrite.rings import STAGES, Ring
+from tilepipe.rewrite.rings import STAGES, Ring, named
 from tilepipe.rewrite.state import LoaderState
 from tilepipe.source import Edit, Span
 
@@ -85,10 +86,6 @@ class Shape:
         return self.candidate.form == "textbook"
 
 
-def _lines(indent: str, lines: list[str]) -> str:
-    return "".join(f"{indent}{line}\n" if line else "\n" for line in lines)
-
-
 def prologue(s: Shape) -> str:
     """Everything before the main loop: rings, loader state, the loader's lambdas, the first tiles."""
     out = [*s.ring.setup, *api.setup(s.candidate)]
@@ -109,21 +106,34 @@ def prologue(s: Shape) -> str:
 
 
 def _lambda(s: Shape, name: str, body: Projection, with_stage: bool, advance: bool) -> str:
-    inside = s.indent + _STEP
     parameter = "int tp_stage" if with_stage and s.ring.bind else ""
     part = ", int tp_part" if s.loader.spread is not None and name == "tp_load" else ""
-    text = f"{s.indent}auto {name} = [&]({parameter}{part}) {{\n"
     # The fetch touches no stage; a helper inlined into it may still want the tile's name as an argument.
     stage = "tp_stage" if parameter else "0"
-    words = _words(s, body.text(inside) + s.state.step * advance)
-    binds = [b.replace("{stage}", stage) for b in s.ring.bind]
-    text += _lines(inside, [b for b in (*binds, *s.state.shadows) if _bound(b) in words])
+    binds = [named(b, stage) for b in s.ring.bind]
+    step, end = s.state.step if advance else "", _last_part(s, s.indent + _STEP) if part else None
+    return lambda_text(s, name, parameter + part, body, [*binds, *s.state.shadows], step, end)
+
+
+def lambda_text(
+    s: Shape,
+    name: str,
+    parameters: str,
+    body: Projection,
+    binds: Sequence[str],
+    step: str,
+    end: str | None = None,
+) -> str:
+    """A lambda of some statements, with the names that these mention bound before them and a step after, or the text
+    `end` that takes that step under a condition."""
+    inside = s.indent + _STEP
+    text = f"{s.indent}auto {name} = [&]({parameters}) {{\n"
+    words = _words(s, body.text(inside) + step)
+    text += _lines(inside, [b for b in binds if _bound(b) in words])
     text += body.text(inside)
-    if part:
-        return text + _last_part(s, inside) + f"{s.indent}}};\n"
-    if advance and s.state.step:
-        text += _lines(inside, [s.state.step])
-    return text + f"{s.indent}}};\n"
+    if end is None:
+        end = _lines(inside, [step]) if step else ""
+    return text + end + f"{s.indent}}};\n"
 
 
 def _last_part(s: Shape, indent: str) -> str:
@@ -140,7 +150,7 @@ def _fragments(s: Shape, found: FragmentLoop) -> str:
     counter = found.counted
     body = load_text(s.model, found, inside)
     words = _words(s, body)
-    binds = [b.replace("{stage}", "tp_stage") for b in s.ring.bind if _bound(b) in words]
+    binds = [named(b, "tp_stage") for b in s.ring.bind if _bound(b) in words]
     text = _lines(
         s.indent,
         ["// fragments: one slot is multiplied while the other one is filled", *slot_lines(s.model, found)],
@@ -256,7 +266,7 @@ def _first_of_ring(s: Shape) -> list[str]:
 def body_start(s: Shape) -> list[Edit]:
     """What the main loop's body begins with: the wait, the barrier, the load of a later tile."""
     block = s.model.tile.loop.children[0]
-    at = _after_brace(s, block.span.start)
+    at = after_brace(s, block.span.start)
     inside = s.indent + _STEP
     if s.is_ring:
         lines = api.arrived(s.candidate, "  // publishes this stage and frees the one consumed last")
@@ -274,7 +284,7 @@ def body_start(s: Shape) -> list[Edit]:
             lines.append("tp_commit();")
     lines += s.fence
     if s.fragments is None:
-        lines += [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
+        lines += [named(b, "tp_stage") for b in s.ring.bind]
     return [Edit(Span(at, at), _lines(inside, lines) + "\n")] if lines else []
 
 
@@ -341,7 +351,7 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
     block = loop.children[0].span
     head = [text(loop.init).rstrip(";") + ";"] if loop.init is not None and loop.declares else []
     inside = s.indent + _STEP
-    binds = [b.replace("{stage}", "tp_stage") for b in s.ring.bind]
+    binds = [named(b, "tp_stage") for b in s.ring.bind]
     opening = (
         prologue(s)
         + _lines(s.indent, [*head, "auto tp_compute = [&](int tp_stage) {"])
@@ -370,8 +380,8 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
     closing = _lines(s.indent, lines)
     brace = line_start(model.file.source, block.end - 1)
     return [
-        Edit(Span(start, _after_brace(s, block.start)), opening),
-        Edit(Span(brace, _after_brace(s, block.end - 1)), closing),
+        Edit(Span(start, after_brace(s, block.start)), opening),
+        Edit(Span(brace, after_brace(s, block.end - 1)), closing),
     ]
 
 
@@ -386,7 +396,7 @@ def epilogue(s: Shape) -> str:
     if _needs_barrier(s.model) and (s.is_ring or s.peeled or s.fragments is not None):
         lines.append("__syncthreads();")
     last = _PREVIOUS if s.is_ring else "tp_stage" if s.peeled else "tp_stage ^ 1"
-    lines += [b.replace("{stage}", last) for b in s.ring.rebind]
+    lines += [named(b, last) for b in s.ring.rebind]
     return _lines(s.indent, lines)
 
 
@@ -415,7 +425,7 @@ def _may_meet(some: Sequence[Access], others: Sequence[Access]) -> bool:
     return False
 
 
-def _after_brace(s: Shape, brace: int) -> int:
+def after_brace(s: Shape, brace: int) -> int:
     """The start of the line after the loop's opening brace (comments on that line stay)."""
     source = s.model.file.source
     end = source.data.find(b"\n", brace)

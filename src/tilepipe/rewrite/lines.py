@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tilepipe.source import SourceFile, Span
 
 _PRAGMA = re.compile(rb"[ \t]*#[ \t]*pragma[^\n]*\n\Z")
 _COMMENT = re.compile(rb"[ \t]*//[^\n]*\n\Z")
+
+
+def indented(indent: str, lines: Iterable[str]) -> str:
+    """Lines as text at an indentation; empty ones stay empty."""
+    return "".join(f"{indent}{line}\n" if line else "\n" for line in lines)
 
 
 def indent_of(source: SourceFile, offset: int) -> str:

@@ -10,7 +10,7 @@ from tilepipe.kernel.model import KernelModel, LoadSite
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.project import Projection
-from tilepipe.source import Edit, SourceFile
+from tilepipe.source import Edit, SourceFile, Span
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -63,7 +63,7 @@ def stage(
     sites = [site for site in model.loads if site.item in stored]
     registers: list[Register] = []
     for number, site in enumerate(sites):
-        register = _register(site, number, loops)
+        register = register_of(site, number, loops)
         if isinstance(register, str):
             return register
         registers.append(register)
@@ -85,13 +85,18 @@ def _inner(model: KernelModel, tail: frozenset[Item]) -> list[Item]:
 
 def _uses_outside_loads(model: KernelModel, item: Item) -> frozenset[Symbol]:
     """The names that a statement uses apart from those inside its global loads."""
-    if not item.own.loads:
+    return uses_outside(model, item, [load.span for load in item.own.loads])
+
+
+def uses_outside(model: KernelModel, item: Item, spans: list[Span]) -> frozenset[Symbol]:
+    """The names that a statement uses apart from those in some parts of it; all of them where a macro hides some."""
+    if not spans:
         return item.own.uses
     statement = item.statement
     header = statement.condition if statement.children and statement.condition is not None else statement.span
     rest = bytearray(model.file.source.data[header.start : header.end])
-    for load in item.own.loads:
-        at = slice(max(load.span.start - header.start, 0), max(load.span.end - header.start, 0))
+    for part in spans:
+        at = slice(max(part.start - header.start, 0), max(part.end - header.start, 0))
         rest[at] = b" " * len(rest[at])
     words = set(_WORD.findall(rest.decode()))
     if any(w in model.file.macros for w in words):
@@ -99,7 +104,8 @@ def _uses_outside_loads(model: KernelModel, item: Item) -> frozenset[Symbol]:
     return frozenset(s for s in item.own.uses if s.name in words)
 
 
-def _register(site: LoadSite, number: int, loops: CountedLoops) -> Register | str:
+def register_of(site: LoadSite, number: int, loops: CountedLoops) -> Register | str:
+    """The register for the load site of a number; a reason where it cannot have one."""
     if site.type is None:
         return "the type of a global load is not known"
     extents = []
@@ -134,14 +140,14 @@ def _fetch(
             edits[id(item.statement)] = edits.get(id(item.statement), ()) + text
         else:
             lines = [f"{r.element} = {r.loaded(model.file.source)};" for r in own]
-            replaced[id(item.statement)] = _together(model, item, lines)
+            replaced[id(item.statement)] = together(model, item, lines)
     stores = {s.item for s in model.tile.stores if s.item not in by_item}
     return Projection(
         model.file.source, model.tile, fetched - stores, replaced, edits, loops.pragmas(fetched)
     )
 
 
-def _together(model: KernelModel, item: Item, lines: list[str]) -> str:
+def together(model: KernelModel, item: Item, lines: list[str]) -> str:
     """Several statements in the place of one: braces where the place takes one only."""
     if len(lines) == 1:
         return lines[0]

@@ -9,12 +9,14 @@ from tree_sitter import Node
 
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.rewrite.lines import indent_of, whole_lines
 from tilepipe.source import Edit, Span
 
 STAGES = "TP_STAGES"
+_TWO = "2"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -24,7 +26,7 @@ class Ring:
 
     `edits` change declarations, `setup` lines go before the loader, `bind` are the lines that name one stage
     (`{stage}` is the index), `rebind` those after the loop. `stages_factor` multiplies the launch's dynamic
-    bytes, `extra_dynamic` is a C++ expression that is added to them.
+    bytes, `extra_dynamic` is the number of bytes that are added to them.
     """
 
     edits: tuple[Edit, ...]
@@ -37,16 +39,26 @@ class Ring:
     @property
     def first(self) -> tuple[str, ...]:
         """Lines that name stage 0 of the arrays whose declarations changed; pointers point there as they are."""
-        return tuple(b.replace("{stage}", "0") for b in self.bind if b.startswith("auto& "))
+        return tuple(named(b, "0", "0") for b in self.bind if b.startswith("auto& "))
+
+
+def named(bind: str, stage: str, buffer: str = "tp_buffer") -> str:
+    """A line that names a stage, with the indices of the stage and of the one of two buffers."""
+    return bind.replace("{stage}", stage).replace("{buffer}", buffer)
 
 
 def ring(
-    model: KernelModel, stages: int, move_to_dynamic: bool, aligned: frozenset[Symbol] = frozenset()
+    model: KernelModel,
+    stages: int,
+    move_to_dynamic: bool,
+    aligned: frozenset[Symbol] = frozenset(),
+    doubled: frozenset[Symbol] = frozenset(),
 ) -> Ring | str:
     """Give every staged tile `stages` stages; a reason where that is not possible.
 
     `move_to_dynamic`: static tiles become dynamic shared memory, since together they exceed 48 KB. `aligned` are
-    the arrays whose stages must begin at multiples of 16 bytes, for copies wider than the author's.
+    the arrays whose stages must begin at multiples of 16 bytes, for copies wider than the author's. The arrays in
+    `doubled` get two buffers, whatever the number of stages: `{buffer}` is the index of theirs.
     """
     arrays = sorted({b.array for b in model.buffers}, key=lambda s: s.key)
     static, dynamic = [a for a in arrays if not a.extern], [a for a in arrays if a.extern]
@@ -56,38 +68,46 @@ def ring(
     setup: list[str] = []
     bind: list[str] = []
     rebind: list[str] = []
-    extra = 0
+    extra = extra_of_pool = 0
     for array in static:
-        placed = _static(model, array, stages, move_to_dynamic, extra, array in aligned)
+        two = array in doubled
+        depth = (_TWO, 2) if two else (STAGES, stages)
+        placed = _static(model, array, depth, move_to_dynamic, extra, array in aligned)
         if isinstance(placed, str):
             return placed
         edits += placed.edits
         setup += placed.setup
-        bind.append(f"auto& {array.name} = {array.name}_ring[{{stage}}];")
+        line = f"auto& {array.name} = {array.name}_ring[{'{buffer}' if two else '{stage}'}];"
+        bind.append(line)
         if _mentioned_after(model, array):
             if _mentioned_before(model, array):
                 return f"`{array.name}` is used before and after the loop"
-            rebind.append(f"auto& {array.name} = {array.name}_ring[{{stage}}];")
+            rebind.append(line)
         extra = placed.extra_dynamic
     if dynamic:
         refused = _read_after(model, dynamic)
         if refused:
             return refused
-        setup.append(f"const unsigned tp_stride = tp_dynamic_bytes() / {STAGES};")
+        part = tile_part(model)
+        if part is None:
+            setup.append(f"const unsigned tp_stride = tp_dynamic_bytes() / {STAGES};")
+        else:
+            setup.append(f"constexpr unsigned tp_stride = {part};  // bytes of one stage's tiles in the pool")
+            extra_of_pool = (stages - 1) * part
     pointers = _pointers(model)
     if isinstance(pointers, str):
         return pointers
-    refused = _seen_by_lambda(model, {a.name for a in arrays} | {name for name, _ in pointers})
+    refused = _seen_by_lambda(model, {a.name for a in arrays} | {name for name, _, _ in pointers})
     if refused:
         return refused
-    for name, stride in pointers:
+    for name, stride, array in pointers:
         setup.append(f"const auto {name}_ring = {name};")
-        bind.append(f"auto {name} = tp_at({name}_ring, {{stage}} * {stride});")
+        index = "{buffer}" if array in doubled else "{stage}"
+        bind.append(f"auto {name} = tp_at({name}_ring, {index} * {stride});")
     header = [Edit(Span(at := _kernel_start(model), at), _stage_constant(model, stages))]
-    factor = stages if dynamic else 1
-    return Ring(
-        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, extra if move_to_dynamic else 0
-    )  # fmt: skip
+    factor = stages if dynamic and not extra_of_pool else 1
+    more = extra if move_to_dynamic else extra_of_pool
+    return Ring((*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, more)
 
 
 def single(model: KernelModel) -> Ring:
@@ -118,8 +138,9 @@ def _has_extern(model: KernelModel) -> bool:
 
 
 def _static(
-    model: KernelModel, array: Symbol, stages: int, dynamic: bool, offset: int, aligned: bool
+    model: KernelModel, array: Symbol, depth: tuple[str, int], dynamic: bool, offset: int, aligned: bool
 ) -> Ring | str:
+    """The array with several buffers, `depth` of them as text and as number."""
     source = model.file.source
     node = model.file.tree.root.named_descendant_for_byte_range(array.decl.start, array.decl.end)
     if node is None or node.type != "declaration":
@@ -140,17 +161,17 @@ def _static(
     at = array.decl.start
     declared_ring = (
         text[: _chars(source.data, at, name.start)]
-        + f"{array.name}_ring[{STAGES}]"
+        + f"{array.name}_ring[{depth[0]}]"
         + text[_chars(source.data, at, name.end) :]
     )
     if aligned and "align" not in declared_ring:
         declared_ring = declared_ring.replace("__shared__", "__shared__ __align__(16)", 1)
-    total = -(-size * stages // 128) * 128
+    total = -(-size * depth[1] // 128) * 128
     if dynamic:
         dims = text[_chars(source.data, at, name.end) :].rstrip().rstrip(";")
         lines = [
             "extern __shared__ __align__(128) unsigned char tp_shared[];" if offset == 0 else "",
-            f"auto& {array.name}_ring = *reinterpret_cast<{array.type} (*)[{STAGES}]{dims}>(tp_shared + {offset});",
+            f"auto& {array.name}_ring = *reinterpret_cast<{array.type} (*)[{depth[0]}]{dims}>(tp_shared + {offset});",
         ]
         declared_ring = f"\n{indent_of(source, array.decl.start)}".join(line for line in lines if line)
     if in_loop:
@@ -162,7 +183,7 @@ def _static(
     if alone:
         edits = (Edit(array.decl, declared_ring + alias),)
     else:
-        edits = (Edit(name, f"{array.name}_ring[{STAGES}]"),)
+        edits = (Edit(name, f"{array.name}_ring[{depth[0]}]"),)
         if alias:
             return f"`{array.name}` is declared together with others and used before the loop"
     return Ring(edits, (), (), (), 1, offset + total)
@@ -222,29 +243,29 @@ def _later(model: KernelModel) -> tuple[Statement, ...]:
 
 
 def _read_after(model: KernelModel, arrays: list[Symbol]) -> str:
-    """Dynamic tiles keep their first stage after the loop, so nothing of the last tile may be read there."""
+    """Dynamic tiles keep their first stage after the loop, so nothing of the last tile may be read there: whatever
+    name is read through, it was written through before."""
     decls = {a.decl for a in arrays}
+    written: set[Symbol] = set()
     for statement in surroundings.after(model.tile):
         for inner in statement.walk():
-            written = {s for s in inner.own.shared_writes() if s.decl in decls or s.key[1] == (-2,)}
-            read = {s for s in inner.own.shared_reads() if s.decl in decls or s.key[1] == (-2,)}
-            if read:
+            reads = {s for s in inner.own.shared_reads() if s.decl in decls or s.key[1] == (-2,)}
+            if reads - written:
                 line = model.file.source.line_of(inner.span.start)
                 return f"the last tile is read after the loop (line {line}), from dynamic shared memory"
-            if written:
-                return ""
+            written |= inner.own.shared_writes()
     return ""
 
 
-def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
-    """Names declared before the loop that point into staged tiles, with the distance of their stages."""
-    found: list[tuple[str, str]] = []
+def _pointers(model: KernelModel) -> list[tuple[str, str, Symbol]] | str:
+    """Names declared before the loop that point into staged tiles, with the distance of their stages and the array."""
+    found: list[tuple[str, str, Symbol]] = []
     pieces = {b.piece: b for b in model.buffers}
     used = frozenset(s for i in model.tile.flow.items for s in i.own.uses)
     later = frozenset(s for statement in _later(model) for s in statement.effects().uses)
     for array in sorted({b.array for b in model.buffers if b.dynamic}, key=lambda s: s.key):
         if any(b.piece == array for b in model.buffers):
-            found.append((array.name, "tp_stride"))
+            found.append((array.name, "tp_stride", array))
     for symbol, targets in sorted(model.analysed.points.items(), key=lambda pair: pair[0].key):
         staged = [pieces[t] for t in targets if t in pieces]
         if not staged or symbol.key[1] != () or symbol.kind != "local":
@@ -263,7 +284,7 @@ def _pointers(model: KernelModel) -> list[tuple[str, str]] | str:
         stride = (
             "tp_stride" if buffer.dynamic else f"static_cast<unsigned>(sizeof({buffer.array.name}_ring[0]))"
         )
-        found.append((symbol.name, stride))
+        found.append((symbol.name, stride, buffer.array))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilepipe.kernel.flow import Item
@@ -9,6 +10,9 @@ from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol, declared
 from tilepipe.source import Edit, Span, apply_edits
 from tilepipe.source.parse import span
+
+NEXT = "_next"  # the loader's copy of a name
+AFTER = "_after"  # the copy for the tile after the one that is computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +46,13 @@ def loader_state(model: KernelModel) -> LoaderState | str:
     seen = loop.condition_effects.uses | loop.update_effects.uses
     seen = seen.union(*(i.own.uses for i in model.split.loader))
     copied = sorted(model.split.copied | (loop.declares & seen), key=lambda s: s.key)
-    setup = [f"{_declared(s, model)} {s.name}_next = {_initial(model, s)};" for s in copied]
+    setup = [f"{_declared(s, model)} {s.name}{NEXT} = {_initial(model, s)};" for s in copied]
     hoisted = ""
     if loop.init is not None and not loop.declares:
         hoisted = model.file.source.slice(loop.init).rstrip(";") + ";"
     if _hidden(model, copied, (loop.condition, loop.update)):
         return "a macro in the loop header hides the loop's variable"
-    more = _renamed(model, loop.condition, copied)
+    more = _renamed(model, loop.condition, copied, NEXT)
     if loop.condition_effects.defs:
         # A condition with a side effect is asked once per tile, and never again after it failed.
         setup += [
@@ -56,13 +60,52 @@ def loader_state(model: KernelModel) -> LoaderState | str:
             f"auto tp_more = [&] {{ return tp_live && (tp_live = ({more})); }};",
         ]
         more = "tp_more()"
-    step = _renamed(model, loop.update, copied) + ";" if loop.update is not None else ""
-    shadows = tuple(f"auto& {s.name} = {s.name}_next;" for s in copied if _used_in_body(model, s))
+    step = _renamed(model, loop.update, copied, NEXT) + ";" if loop.update is not None else ""
+    shadows = tuple(f"auto& {s.name} = {s.name}{NEXT};" for s in copied if _used_in_body(model, s))
     tail = _tail(model)
     advance = _with_needs(model, tail)
     if isinstance(advance, str):
         return advance
     return LoaderState(tuple(setup), shadows, more, step, tail, advance, hoisted)
+
+
+def following_state(model: KernelModel, ahead: LoaderState, uses: frozenset[Symbol]) -> LoaderState | str:
+    """A second copy of the loop state, for the tile after the one that is computed where the loader is further on.
+
+    `ahead` is the loader's state, `uses` are the names that the statements need which run with this copy.
+    """
+    loop, flow = model.tile.loop, model.tile.flow
+    if loop.condition is None or loop.condition_effects.defs:
+        return "the loop condition has side effects, and would be asked twice for a tile"
+    header = loop.condition_effects.uses | loop.update_effects.uses | loop.update_effects.defs
+    changing = model.split.state | loop.declares
+    copied, found = frozenset[Symbol](), (uses | header) & changing
+    while copied != found:
+        copied = found
+        movers = [i for s in copied for i in flow.definers[s]]
+        found |= frozenset(s for i in movers for s in i.own.defs | _needs(model, i)) & changing
+    inner = next((i for i in movers if i not in ahead.tail), None)
+    if inner is not None:
+        name = min(s.name for s in inner.own.defs & copied)
+        return f"`{name}` is moved on within the load phase and is needed again by the store"
+    if any(s.is_array for s in copied):
+        return "an array carries values from tile to tile"
+    tail = frozenset(movers)
+    advance = frozenset(flow.backward(tail, {i: i.own.uses - copied for i in model.split.loader}))
+    ordered = sorted(copied, key=lambda s: s.key)
+    setup = tuple(f"{_declared(s, model)} {s.name}{AFTER} = {_initial(model, s)};" for s in ordered)
+    shadows = tuple(f"auto& {s.name} = {s.name}{AFTER};" for s in ordered)
+    step = _renamed(model, loop.update, ordered, AFTER) + ";" if loop.update is not None else ""
+    return LoaderState(
+        setup, shadows, _renamed(model, loop.condition, ordered, AFTER), step, tail, advance, ""
+    )
+
+
+def _needs(model: KernelModel, item: Item) -> frozenset[Symbol]:
+    """The names that a statement that moves the state on needs, by itself or through local values."""
+    flow = model.tile.flow
+    uses = {i: i.own.uses - model.split.state for i in model.split.loader}
+    return frozenset(s for i in flow.backward([item], uses) for s in i.own.uses)
 
 
 def _declared(symbol: Symbol, model: KernelModel) -> str:
@@ -99,8 +142,8 @@ def _initial(model: KernelModel, symbol: Symbol) -> str:
     return text
 
 
-def _renamed(model: KernelModel, at: Span, copied: list[Symbol]) -> str:
-    """A piece of the loop header with the loader's names for the state."""
+def _renamed(model: KernelModel, at: Span, copied: Iterable[Symbol], suffix: str) -> str:
+    """A piece of the loop header with the names of a copy of the state, those of the author with a suffix."""
     names = {s.name for s in copied}
     root = model.file.tree.root.named_descendant_for_byte_range(at.start, at.end)
     edits = []
@@ -110,7 +153,7 @@ def _renamed(model: KernelModel, at: Span, copied: list[Symbol]) -> str:
         inside = at.start <= node.start_byte and node.end_byte <= at.end
         if node.type == "identifier" and inside and model.file.source.slice(span(node)) in names:
             moved = Span(node.start_byte - at.start, node.end_byte - at.start)
-            edits.append(Edit(moved, model.file.source.slice(span(node)) + "_next"))
+            edits.append(Edit(moved, model.file.source.slice(span(node)) + suffix))
         stack.extend(node.named_children)
     return apply_edits(model.file.source.slice(at), edits)
 

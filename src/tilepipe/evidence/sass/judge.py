@@ -39,8 +39,8 @@ class Expectation:
     `fallback`: the author's loop stands beside the pipelined one, behind a dispatch. `math_per_tile` and
     `math_per_tile_original` are counts per thread and tile from the emulator, where there are any; they
     replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
-    before that stage is read, `stages` - 1 tiles later. `fragments`: a tile's barrier stands before its last group, and copies may
-    be issued in any of them, so that it may follow soon.
+    before that stage is read, `stages` - 1 tiles later. `fragments`: a tile's barrier stands before its last
+    group, and copies may be issued in any of them, so that it may follow soon.
     """
 
     asynchronous: bool

@@ -39,8 +39,8 @@ class RingChart:
 
 def ring_chart(candidate: Candidate) -> RingChart:
     """Where the tiles are under a candidate, by its plan: the same for every kernel."""
-    stages, registers = candidate.stages, candidate.variant != "cp_async"
-    ring = candidate.variant in ("cp_async", "mixed")
+    stages, registers = candidate.stages, candidate.variant not in ("cp_async", "stash")
+    ring = candidate.variant in ("cp_async", "mixed", "stash")
     steps = stages + _AHEAD
     first_row = 1 if registers else 0
     cells: list[Cell] = []
@@ -91,6 +91,12 @@ def _summary(candidate: Candidate) -> str:
             return (
                 f"While tile t is computed from {place}, tile t + 1 is on its way: copied into the other stage "
                 "where its buffer allows that, loaded into registers where not."
+            )
+        case "stash":
+            return (
+                f"While tile t is computed from {place}, later tiles are being copied: into their stage where the "
+                "buffer allows that, else into a slot of each thread, from which the thread moves tile t + 1 on when "
+                "the math is done."
             )
         case "ldg" | "prefetch":
             after = "the other stage" if stages > 1 else "the same stage, between two barriers"
