@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
@@ -41,11 +41,25 @@ class Built:
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
     """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
-    made = rewrite(model, candidate, job.wide)
+    made = _with_padding(job, candidate) if candidate.padding else rewrite(model, candidate, job.wide)
     if isinstance(made, Refusal):
         return made
     cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
     return cubin if isinstance(cubin, Refusal) else Built(candidate, made, cubin)
+
+
+def _with_padding(job: Job, candidate: Candidate) -> Rewrite | Refusal:
+    """Rewrite the kernel whose tiles have padded rows."""
+    padded = job.padded
+    if padded is None or job.padding is None:
+        raise ValueError(f"{candidate.id} without a padded tile")
+    model = padded.model
+    made = model if isinstance(model, Refusal) else rewrite(model, candidate, padded.wide)
+    if isinstance(made, Refusal):
+        return made
+    names = ", ".join(f"`{name}`" for name in job.padding.rows)
+    note = f"rows of {names} are {candidate.padding} bytes longer, against bank conflicts"
+    return replace(made, notes=(*made.notes, note))
 
 
 def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[Built] | Refusal:

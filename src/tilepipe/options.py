@@ -34,5 +34,6 @@ class Options:
     seed: int = 0
     use_reference: bool = True
     allow_launch_change: bool = False
+    layout: Literal["auto", "keep"] = "auto"  # auto: padded rows are tried where timing can judge them
     # Pointers promised to overlap no other, and to be loaded and stored in different places: --assume no-alias=A,B.
     no_alias: frozenset[str] = frozenset()

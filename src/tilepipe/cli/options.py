@@ -175,6 +175,15 @@ CHOICE = {
         Annotated[str | None, _option(_CHOICE, "--form", metavar=FORMS, help="Only this form of the loop.")],
         None,
     ),
+    "layout": (
+        Annotated[
+            str,
+            _option(
+                _CHOICE, "--layout", metavar="auto|keep", help="Try padded rows of tiles on a GPU; or never."
+            ),
+        ],
+        "auto",
+    ),
     "plan": (
         Annotated[Path | None, _option(_CHOICE, "--plan", help="Replay the plan of an earlier --json.")],
         None,
@@ -234,6 +243,9 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         variant=_one_of("--variant", given.get("variant"), *get_args(Variant)),
         stages=given.get("stages"),
         form=_one_of("--form", given.get("form"), *get_args(Form)),
+        layout=cast(
+            Literal["auto", "keep"], _one_of("--layout", given.get("layout", "auto"), "auto", "keep")
+        ),
         plan=path("plan"),
         sizes=tuple(given.get("size") or ()),
         seed=given.get("seed", 0),

@@ -65,6 +65,7 @@ def _choice(options: Options) -> list[str]:
         ("--variant", options.variant),
         ("--stages", options.stages),
         ("--form", options.form),
+        ("--layout", options.layout if options.layout != "auto" else None),
         ("--plan", options.plan),
     )
     words = [word for name, value in given if value is not None for word in (name, str(value))]

@@ -35,9 +35,9 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", with "-b2" behind it
-    for re-partitioned 16-byte copies "cp_async-3-ring-16", with "-b2" behind it
-    where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
+    """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring"; behind it "-16" for
+    re-partitioned 16-byte copies, "-pad" for tiles with padded rows, and "-b2" where `min_blocks` = 2 resident
+    blocks are stated in `__launch_bounds__` (a cap on registers)."""
 
     id: str
     variant: Variant
@@ -50,6 +50,7 @@ class Candidate:
     needs_launch_change: bool = False
     copy_bytes: int = 0  # widest re-partitioned copy; 0 keeps the author's widths
     min_blocks: int = 0
+    padding: int = 0  # bytes added to the rows of staged arrays, "-pad" in the id
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

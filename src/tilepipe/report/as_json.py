@@ -95,6 +95,7 @@ def _loop(loop: LoopInfo) -> dict[str, Any]:
         "staged": list(loop.staged),
         "invariant": list(loop.invariant),
         "scratch": list(loop.scratch),
+        **({"layout": dict(loop.layout)} if loop.layout else {}),
     }
 
 
@@ -132,6 +133,7 @@ def _candidate(c: CandidateReport) -> dict[str, Any]:
         "registers": c.registers,
         "shared_bytes": plan.shared_bytes,
         "spills": c.spills,
+        **({"row_padding_bytes": plan.padding} if plan.padding else {}),
     }
 
 

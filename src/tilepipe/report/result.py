@@ -35,13 +35,15 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class LoopInfo:
-    """The tile loop: its line, the phases that barriers cut its body into, and its shared arrays by role."""
+    """The tile loop: its line, the phases that barriers cut its body into, and its shared arrays by role. `layout`
+    says of each staged array "padded" where candidates with padded rows exist, else why it keeps its layout."""
 
     line: int
     phases: int
     staged: tuple[str, ...] = ()
     invariant: tuple[str, ...] = ()
     scratch: tuple[str, ...] = ()
+    layout: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ def loop_line(report: RunReport) -> str:
         return ""
     roles = (("staged", loop.staged), ("invariant", loop.invariant), ("scratch", loop.scratch))
     arrays = "".join(f", {role} {', '.join(names)}" for role, names in roles if names)
-    return f"tile loop at line {loop.line}, {loop.phases} phases{arrays}"
+    padded = [name for name, how in loop.layout.items() if how == "padded"]
+    rows = f"; rows of {', '.join(padded)} can be padded" if padded else ""
+    return f"tile loop at line {loop.line}, {loop.phases} phases{arrays}{rows}"
 
 
 def ratio_line(ratio: Ratio | None) -> str:
