@@ -75,7 +75,7 @@ def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[B
     plain = build_candidate(job, model, candidate)
     if isinstance(plain, Refusal):
         return plain
-    before, after = _resident(job, job.original, None), _resident(job, plain.cubin, candidate)
+    before, after = resident_blocks(job, job.original, None), resident_blocks(job, plain.cubin, candidate)
     if after >= before or launch_bound_span(job.file, job.kernel) is None or job.options.candidate:
         return [plain]
     fewer = build_candidate(job, model, capped(candidate, before))
@@ -89,11 +89,11 @@ def loses_residency(job: Job, built: Built) -> bool:
     """Whether a candidate has fewer resident blocks than the original, or spills where that does not."""
     original = job.original
     spilled = 0 if isinstance(original, Refusal) else original.spill_stores
-    fewer = _resident(job, built.cubin, built.candidate) < _resident(job, original, None)
+    fewer = resident_blocks(job, built.cubin, built.candidate) < resident_blocks(job, original, None)
     return fewer or built.cubin.spill_stores > spilled
 
 
-def _resident(job: Job, cubin: Compiled | Refusal, candidate: Candidate | None) -> int:
+def resident_blocks(job: Job, cubin: Compiled | Refusal, candidate: Candidate | None) -> int:
     """Resident blocks per SM of a compiled kernel under the job's launch."""
     if isinstance(cubin, Refusal):
         return 0

@@ -6,6 +6,7 @@ from tilepipe.diagnostics import Diagnostic, Place
 from tilepipe.evidence.types import (
     Benchmark,
     Correctness,
+    Limit,
     Races,
     Sass,
     SizeResult,
@@ -111,6 +112,7 @@ PIPELINED = RunReport(
             {RING: Timing(1.45, 0.012, 1.72, 94786.0), "ldg-2-ring": Timing(2.2, 0.02, 1.14, 62472.0)},
             "NVIDIA H200",
         ),
+        Limit(RING, 2.5, 1.45, 1.69, 1.1, 1.35),
     ),
     source="__global__ void igemm() {}\n",
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilepipe.diagnostics import Diagnostic
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Timing
+from tilepipe.evidence.types import Benchmark, Correctness, Limit, Races, Sass, SizeResult, Timing
 from tilepipe.launch.types import Finding
 from tilepipe.plan.types import BudgetRow, Ratio
 from tilepipe.report.result import (
@@ -153,6 +153,7 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
             "races": _races(evidence.races) if evidence.races else None,
             "sass": _sass(evidence.sass) if evidence.sass else None,
             "benchmark": _benchmark(evidence.benchmark) if evidence.benchmark else None,
+            "limit": _limit(evidence.limit) if evidence.limit else None,
         }.items()
         if value is not None
     }
@@ -235,6 +236,21 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
         "candidates": {name: _timing(timing) for name, timing in benchmark.candidates.items()},
         **_known({"device": benchmark.device, "reason": benchmark.reason}),
     }
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    numbers = {
+        "original_ms": limit.original_ms,
+        "candidate_ms": limit.candidate_ms,
+        "control_ms": limit.control_ms,
+        "loads_ms": limit.loads_ms,
+        "compute_ms": limit.compute_ms,
+        "limit_ms": limit.limit_ms,
+        "efficiency": limit.efficiency,
+        "copies_speedup": limit.copies_speedup,
+        "overlap_speedup": limit.overlap_speedup,
+    }
+    return _known({"candidate": limit.candidate, **numbers, "reason": limit.reason})
 
 
 def _timing(timing: Timing) -> dict[str, Any]:

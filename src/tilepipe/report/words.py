@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilepipe.evidence.types import Benchmark, Correctness, EventKind, Races, Sass, SizeResult, Status, Timing
+from tilepipe.evidence.types import (
+    Benchmark,
+    Correctness,
+    EventKind,
+    Limit,
+    Races,
+    Sass,
+    SizeResult,
+    Status,
+    Timing,
+)
 from tilepipe.plan.types import Ratio
 from tilepipe.report.result import CandidateReport, RunReport
 
@@ -187,6 +197,23 @@ def evidence_lines(report: RunReport) -> Iterator[EvidenceLine]:
     if evidence.benchmark:
         words = evidence.benchmark.reason or evidence.benchmark.device
         yield EvidenceLine("benchmark", evidence.benchmark.status, words)
+    if evidence.limit:
+        yield EvidenceLine("limit", *_limit(evidence.limit))
+
+
+def _limit(limit: Limit) -> tuple[Status, str]:
+    """How near the limit, and what of the gain is due to copies and what to overlap."""
+    if limit.efficiency is None:
+        return "unknown", limit.reason or "not timed"
+    alone = (
+        f"{limit.loads_ms:.4g} ms to load, {limit.compute_ms:.4g} to compute, {limit.candidate_ms:.4g} both"
+    )
+    parts = [f"{limit.efficiency:.0%} reached: {alone}"]
+    if limit.copies_speedup is not None:
+        parts.append(f"copies and layout without overlap {limit.copies_speedup:.2f}×")
+    if limit.overlap_speedup is not None:
+        parts.append(f"overlap {limit.overlap_speedup:.2f}×")
+    return "passed", "; ".join(parts)
 
 
 def _correctness(c: Correctness) -> str:

@@ -10,10 +10,10 @@ from tilepipe.rewrite.lines import line_start, whole_lines, with_comments, with_
 from tilepipe.source import Edit, Span
 
 
-def consumer_edits(model: KernelModel) -> tuple[Edit, ...]:
-    """Edits on the loop body that leave what the consumer runs."""
+def consumer_edits(model: KernelModel, left_out: frozenset[Item] = frozenset()) -> tuple[Edit, ...]:
+    """Edits on the loop body that leave what the consumer runs, without the items that are to be `left_out`."""
     edits: list[Edit] = []
-    moved = model.split.moved
+    moved = model.split.moved | left_out
     barriers = redundant_barriers(model)
     declared_in_loop = {b.array.decl for b in model.buffers}
     for statement in model.tile.body:

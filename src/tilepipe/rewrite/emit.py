@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
@@ -12,6 +12,14 @@ from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
 from tilepipe.plan.types import Candidate
+from tilepipe.rewrite.ablations import (
+    Ablation,
+    ablated_candidate,
+    ablated_edits,
+    ablated_ring,
+    ablated_state,
+    left_out,
+)
 from tilepipe.rewrite.asynchronous import asynchronous
 from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
@@ -35,26 +43,40 @@ class _Pieces:
     wide: Repartition
 
 
-def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] = ()) -> Rewrite | Refusal:
+def rewrite(
+    model: KernelModel,
+    candidate: Candidate,
+    proved: tuple[Wide, ...] = (),
+    ablation: Ablation | None = None,
+) -> Rewrite | Refusal:
     """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150).
 
-    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them.
+    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them. `ablation`: with a
+    part of the work taken out, to be timed and not used.
     """
-    pieces = _pieces(model, candidate, proved)
-    if isinstance(pieces, str):
+    chosen = candidate if ablation is None else ablated_candidate(candidate, ablation)
+    pieces = chosen if isinstance(chosen, str) else _pieces(model, chosen, proved)
+    if isinstance(pieces, str) or isinstance(chosen, str):
         return refusal("TP150", f"candidate {candidate.id} cannot be emitted: {pieces}", _place(model))
+    candidate = chosen
+    pieces = replace(
+        pieces,
+        state=ablated_state(pieces.state, ablation),
+        ring=ablated_ring(model, pieces.ring, ablation),
+    )
     source = model.file.source
     loop = model.tile.loop
     indent = indent_of(source, loop.span.start)
     shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent)
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
-    inner = [*consumer_edits(model)]
+    inner = [*consumer_edits(model, left_out(model, ablation))]
     if shape.peeled:
         inner += peeled_edits(shape, start)
     else:
         inner += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
     inner.append(Edit(Span(end, end), epilogue(shape)))
+    inner = ablated_edits(inner, ablation)
     edits = [*pieces.ring.edits, *inner]
     if pieces.wide.wide:
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
