@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tilepipe.banks import bank_conflicts
 from tilepipe.builds import Built, audit_candidate, extra_tile_counts, verify_candidate
 from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.evidence.benchmark import benchmark, fastest
@@ -195,7 +196,8 @@ def _conclude(planned: Planned, verified: Verified, timed: Benchmark, progress: 
     device, limit = planned.job.device, Limit(reason=NO_GPU)
     if isinstance(device, CudaDevice):
         limit = overlap_limit(planned.job, device, verified.built, progress)
-    evidence = replace(evidence_of(verified, timed, sass), limit=limit)
+    banks = bank_conflicts(planned.job, verified.built)
+    evidence = replace(evidence_of(verified, timed, sass), limit=limit, banks=banks)
     report = replace(finished(planned, verified.built), evidence=evidence)
     said = (*report.diagnostics, *doubts(planned.job, verified))
     return with_checklist(replace(report, diagnostics=said))

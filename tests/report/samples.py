@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from tilepipe.diagnostics import Diagnostic, Place
 from tilepipe.evidence.types import (
+    Banks,
+    BankUse,
     Benchmark,
     Correctness,
     Limit,
@@ -113,6 +115,9 @@ PIPELINED = RunReport(
             "NVIDIA H200",
         ),
         Limit(RING, 2.5, 1.45, 1.69, 1.1, 1.35),
+        Banks(
+            "small", (BankUse("smem_a", "read", (52,), 1.0, 1.0), BankUse("edge", "write", (9,), 1.0, None))
+        ),
     ),
     source="__global__ void igemm() {}\n",
 )

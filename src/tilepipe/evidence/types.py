@@ -47,6 +47,26 @@ class Races:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class BankUse:
+    """The reads or writes of one shared array: wavefronts that they took over the least possible (1: no conflicts), in
+    the original and in the candidate, each None where that has no such access. `lines` are the original's."""
+
+    array: str
+    access: Literal["read", "write"]
+    lines: tuple[int, ...]
+    original: float | None
+    candidate: float | None
+
+
+@dataclass(frozen=True)
+class Banks:
+    """Bank conflicts of one block at one size set, counted by the emulator."""
+
+    size: str
+    uses: tuple[BankUse, ...]
+
+
 EventKind = Literal["load", "store", "wait", "barrier", "math"]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilepipe.diagnostics import Diagnostic
-from tilepipe.evidence.types import Benchmark, Correctness, Limit, Races, Sass, SizeResult, Timing
+from tilepipe.evidence.types import Banks, Benchmark, Correctness, Limit, Races, Sass, SizeResult, Timing
 from tilepipe.launch.types import Finding
 from tilepipe.plan.types import BudgetRow, Ratio
 from tilepipe.report.result import (
@@ -154,6 +154,7 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
             "sass": _sass(evidence.sass) if evidence.sass else None,
             "benchmark": _benchmark(evidence.benchmark) if evidence.benchmark else None,
             "limit": _limit(evidence.limit) if evidence.limit else None,
+            "bank_conflicts": _banks(evidence.banks) if evidence.banks else None,
         }.items()
         if value is not None
     }
@@ -251,6 +252,20 @@ def _limit(limit: Limit) -> dict[str, Any]:
         "overlap_speedup": limit.overlap_speedup,
     }
     return _known({"candidate": limit.candidate, **numbers, "reason": limit.reason})
+
+
+def _banks(banks: Banks) -> dict[str, Any]:
+    uses = [
+        {
+            "array": u.array,
+            "access": u.access,
+            "lines": list(u.lines),
+            "original": u.original,
+            "candidate": u.candidate,
+        }
+        for u in banks.uses
+    ]
+    return {"size": banks.size, "uses": uses}
 
 
 def _timing(timing: Timing) -> dict[str, Any]:

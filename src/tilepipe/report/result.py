@@ -8,7 +8,7 @@ from typing import Literal
 
 from tilepipe import __version__
 from tilepipe.diagnostics import Diagnostic, Refusal
-from tilepipe.evidence.types import Benchmark, Correctness, Limit, Races, Sass, Status
+from tilepipe.evidence.types import Banks, Benchmark, Correctness, Limit, Races, Sass, Status
 from tilepipe.plan.types import BudgetRow, Candidate, Ratio
 
 Outcome = Literal["pipelined", "original_kept", "refused", "failed"]
@@ -76,6 +76,7 @@ class Evidence:
     sass: Sass | None = None
     benchmark: Benchmark | None = None
     limit: Limit | None = None
+    banks: Banks | None = None
 
 
 @dataclass(frozen=True)
