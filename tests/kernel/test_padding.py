@@ -159,6 +159,40 @@ def test_rows_that_need_no_padding_or_cannot_have_it(declaration: str, why: str,
         assert isinstance(job.model, Refusal) or job.padding is None or not job.padding.rows
 
 
+FLAT = "__shared__ __align__(128) float s[R * W];"
+LED = (
+    FRAGMENTS
+    + " wmma::load_matrix_sync(c, &s[(warp % 2 * 16) * W + warp / 2 * 16], W, "
+    + ROWS
+    + "); sum += c.x[0];"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (LED, "padded"),
+        (LED + " sum += s[tid * 16];", "padded"),  # wherever it is, an element moves with its row
+        (LED + " sum += (*reinterpret_cast<const float2*>(s + tid * 2)).x;", "padded"),
+        (LED + " sum += VEC(s[tid * 4]).x;", "padded"),
+        (LED + " sum += VEC(s[tid * 2]).x;", "may cross the end of its row"),
+        (LED + " sum += s[n];", "the index in line"),
+        (LED + " sum += taken(s, tid);", "is not bounded"),
+        (LED + " sum += taken(&s[warp * W], lane % 2 * 32);", "is not bounded"),
+        (LED + " sum += sizeof(s);", "is not understood"),
+        (LED + "{" + LED.replace(", W,", ", W / 2,") + "}", "its extents are not known"),
+        ("sum += s[warp * W + lane];", "no leading dimension tells"),
+    ],
+)  # fmt: skip
+def test_a_tile_with_one_extent(body: str, expected: str, tmp_path: Path) -> None:
+    text = KERNEL.format(body=body, declaration=FLAT, before="").replace("s[i / W][i % W]", "s[i]")
+    text = text.replace("__device__ float whole(float (&t)[R][W]) { return t[0][0]; }", "")
+    job = opened(tmp_path, text)
+    assert not isinstance(job.model, Refusal), job.model
+    assert job.padding is not None
+    assert expected in job.padding.layout["s"]
+
+
 def test_a_use_before_or_after_the_loop_counts(tmp_path: Path) -> None:
     text = KERNEL.format(body="sum += s[lane][warp];", declaration=DECLARED, before="")
     job = opened(tmp_path, text.replace("C[tid] = sum;", "C[tid] = sum + (&s[0][0])[tid];"))

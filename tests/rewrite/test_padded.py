@@ -18,11 +18,11 @@ from tilepipe.plan.types import Candidate
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-GOLDEN = HERE / "golden" / "hgemm_ldsm.cp_async-3-ring-pad.cu"
 # Kernels whose tiles can be padded, in the ways in which accesses are written.
 KERNELS = (
     "tests/rewrite/layout/hgemm_flat.cu",
     "tests/rewrite/layout/hgemm_ldsm.cu",
+    "examples/igemm_wmma.cu",
     "examples/sgemm_tiled.cu",
     "tests/zoo/bgemm_strided_half.cu",
     "tests/zoo/trmm_varlen.cu",
@@ -99,18 +99,49 @@ def test_without_a_gpu_padding_has_to_be_asked_for() -> None:
     assert asked.plan.order == ("cp_async-3-ring-pad",)
 
 
+@pytest.mark.parametrize(
+    ("path", "candidate", "tiles"),
+    [
+        (KERNELS[1], "cp_async-3-ring-pad", ("at", "bt")),
+        ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", ("smem_a", "smem_b")),
+    ],
+)
 def test_a_padded_candidate_is_chosen_when_asked_for_and_its_source_is_as_recorded(
-    request: pytest.FixtureRequest,
+    path: str, candidate: str, tiles: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
-    report = steps.run(opened(KERNELS[1], "cp_async-3-ring-pad"), lambda _: None)
+    report = steps.run(opened(path, candidate), lambda _: None)
     assert not isinstance(report, Refusal)
-    assert (report.outcome, report.chosen) == ("pipelined", "cp_async-3-ring-pad")
+    assert (report.outcome, report.chosen) == ("pipelined", candidate)
     assert any("16 bytes longer" in d.message for d in report.diagnostics)
     assert report.loop is not None
-    assert dict(report.loop.layout) == {"at": "padded", "bt": "padded"}
+    assert dict(report.loop.layout) == dict.fromkeys(tiles, "padded")
+    recorded = HERE / "golden" / f"{Path(path).stem}.{candidate}.cu"
     if request.config.getoption("--update-golden"):
-        GOLDEN.write_text(report.source or "")
-    assert report.source == GOLDEN.read_text()
+        recorded.write_text(report.source or "")
+    assert report.source == recorded.read_text()
+
+
+@pytest.mark.parametrize(
+    ("path", "candidate", "was", "now"),
+    [
+        (KERNELS[0], "cp_async-2-ring-pad", "[kk], TK + 8)", "[kk], TK)"),
+        (KERNELS[0], "cp_async-2-ring-pad", "wn + j * F, TN + 8)", "wn + j * F, TN)"),
+        ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "FRAG) * (BK + 16)", "FRAG) * BK"),
+        ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "kk], BK + 16)", "kk], BK)"),
+        ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "smem_b[i + i / 64 * 16]", "smem_b[i]"),
+        ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "[BM * BK + 1024]", "[BM * BK]"),
+    ],
+)
+def test_a_place_that_is_forgotten_is_caught(path: str, candidate: str, was: str, now: str) -> None:
+    """The checks see every edit: leave one out, and results differ or memory is overrun."""
+    job = opened(path, candidate)
+    assert not isinstance(job.plan, Refusal) and job.problem is not None
+    made = built(job, next(c for c in job.plan.candidates if c.id == candidate))
+    assert was in made.rewrite.text
+    broken = replace(made, rewrite=replace(made.rewrite, text=made.rewrite.text.replace(was, now)))
+    sizes = {n: s for n, s in job.problem.sizes.items() if n != "target"}
+    correctness, races = verify_candidate(job, job.device, broken, sizes)
+    assert "failed" in (correctness.status, races.status)
 
 
 def test_ids_of_padded_candidates() -> None:

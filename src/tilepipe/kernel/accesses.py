@@ -1,4 +1,4 @@
-"""Every mention of a two-dimensional shared array, as an access to one of its rows – or why one is not understood.
+"""Every mention of a shared array of rows, as an access to one of its rows – or why one is not understood.
 
 From the array's name the walk goes outwards: subscripts, `&`, a column added to a row's address, a cast to a pointer
 to vectors, and what uses the value in the end: a plain read or write, a `wmma` load or store, or inline assembly that
@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from tilepipe.kernel import known
-from tilepipe.kernel.mentions import DEPTH, KeepsLayoutError, Mentions
+from tilepipe.kernel.flat import Place, place
+from tilepipe.kernel.mentions import DEPTH, KeepsLayoutError, Mentions, identifiers
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.names import Function, arguments_of, callee, operator_of
 from tilepipe.kernel.ranges import ANY, Range, Ranges, number
 from tilepipe.kernel.symbols import Symbol, declarators
+from tilepipe.kernel.wmma import POINTERS, fragment_line
+from tilepipe.source import Edit
 from tilepipe.source.parse import span
 
-LINE = 32  # elements: the longest line of a fragment whose shape is not known
 _ROWS = re.compile(r"\b(?:ldmatrix|stmatrix)\.[\w.:]*\bb16\b")  # 16 bytes at each lane's address
 _SHARED = re.compile(r"\b(?:ld|st)\.(?:volatile\.)?shared(?:::cta)?(?:\.v([248]))?\.[a-z](8|16|32|64)\b")
 _VALUES = ("assignment_expression", "binary_expression", "expression_statement", "init_declarator", "unary_expression",
@@ -57,7 +59,10 @@ class _Walk:
 
 
 class Accesses:
-    """The accesses to one array. `asked` gives the compiler's value of a text at the tile loop."""
+    """The accesses to one array of elements of `element` bytes, in rows of `length` elements that are to have `more`.
+
+    `asked` gives the compiler's value of a text at the tile loop.
+    """
 
     def __init__(
         self,
@@ -66,12 +71,15 @@ class Accesses:
         asked: Callable[[str], int | None],
         array: Symbol,
         element: int,
+        length: int,
+        more: int,
     ) -> None:
         self.model = model
         self.ranges = ranges
         self.asked = asked
         self.array = array
-        self.element = element  # bytes
+        self.element = element
+        self.length, self.more = length, more
         self.mentions = Mentions(model.file)
 
     def found(self) -> list[RowAccess]:
@@ -82,11 +90,60 @@ class Accesses:
             raise KeepsLayoutError("the kernel's text is not understood")
         accesses: list[RowAccess] = []
         for node, scope, own in self.mentions.of(body, self.array.name):
-            if not self.array.decl.start <= node.start_byte < self.array.decl.end or not own:
-                accesses += self._named(node, _Walk(number(0), number(0), scope, 0, own))
+            if not self._in_declaration(node) or not own:
+                walk = _Walk(number(0), number(0), scope, 0, own)
+                accesses += self._flat(node, walk) if self.array.rank == 1 else self._named(node, walk)
         return accesses
 
+    def _in_declaration(self, node: Node) -> bool:
+        return self.array.decl.start <= node.start_byte < self.array.decl.end
+
+    def index_edits(self) -> list[Edit]:
+        """The edits on the indices of an array with one extent. Raises KeepsLayoutError."""
+        at = self.model.kernel.body
+        body = self.model.file.tree.root.named_descendant_for_byte_range(at.start, at.end)
+        edits: list[Edit] = []
+        for node in identifiers(body, self.array.name) if body is not None and self.array.rank == 1 else ():
+            if self._in_declaration(node):
+                continue
+            index, whole = self._index(node)
+            if self.mentions.macro_around(node, body) is not None and (  # type: ignore[arg-type]
+                index is None or whole is None or whole.type != "subscript_expression"
+            ):
+                raise KeepsLayoutError(f"the macro in line {self._line(node)} is not followed")
+            if index is not None:
+                edits += self._place(index, node).edits
+        return edits
+
     # -- from the name to an element or an address ---------------------------------------------------------------
+
+    def _index(self, node: Node) -> tuple[Node | None, Node | None]:
+        """The index of an array with one extent, and the element or address: `A[e]`, `A + e`; neither for `A`."""
+        parent = node.parent
+        if parent is not None and parent.type == "subscript_expression":
+            listed = parent.child_by_field_name("indices")
+            if parent.child_by_field_name("argument") == node and listed is not None:
+                return (listed.named_children[0], parent) if len(listed.named_children) == 1 else (None, None)
+        if parent is not None and parent.type == "binary_expression" and operator_of(parent) == "+":
+            left, right = parent.child_by_field_name("left"), parent.child_by_field_name("right")
+            return (right if left == node else left), parent
+        return None, None
+
+    def _place(self, index: Node, at: Node) -> Place:
+        found = place(index, at, self.ranges, self.length, self.more)
+        if found is None:
+            raise KeepsLayoutError(f"the index in line {self._line(at)} is not understood")
+        return found
+
+    def _flat(self, node: Node, walk: _Walk) -> list[RowAccess]:
+        index, whole = self._index(node)
+        if index is None or whole is None:
+            return self._address(node, walk)
+        found = self._place(index, walk.at)
+        walk = replace(walk, row=found.row, column=found.column)
+        if whole.type == "subscript_expression":
+            return self._lvalue(whole, walk, self.element)
+        return self._address(whole, walk)
 
     def _named(self, node: Node, walk: _Walk) -> list[RowAccess]:
         row, parent = self._subscript(node, walk)
@@ -209,13 +266,13 @@ class Accesses:
         index = arguments.index(node)
         if name == "__cvta_generic_to_shared":
             return self._in_shared(call, walk)
-        if (name, index) in (("load_matrix_sync", 1), ("store_matrix_sync", 0)) and len(arguments) > 2:
+        if POINTERS.get(name) == index and len(arguments) > 2:
             if not walk.own_text:
                 raise KeepsLayoutError(
                     f"the matrix access in line {self._line(walk.at)} is not in the kernel's text"
                 )
             fragment = arguments[0 if name == "load_matrix_sync" else 1]
-            width = self._line_of(fragment, walk) * self.element
+            width = fragment_line(fragment, walk.at, self.ranges) * self.element
             return [RowAccess(walk.row, walk.column, width, self._line(walk.at), arguments[2])]
         return self._helper(name, index, walk, self._address)
 
@@ -298,31 +355,6 @@ class Accesses:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def _line_of(self, fragment: Node, walk: _Walk) -> int:
-        """Elements of a fragment that lie next to each other in memory, at most."""
-        root = fragment
-        while root.type == "subscript_expression":
-            root = root.child_by_field_name("argument") or root
-        found = self.ranges.declaration((root.text or b"").decode(), walk.at)
-        kind = found[0].child_by_field_name("type") if found is not None else None
-        stack = [kind] if kind is not None else []
-        while stack:
-            node = stack.pop()
-            if (
-                node.type == "template_type"
-                and (node.child_by_field_name("name") or node).text == b"fragment"
-            ):
-                listed = node.child_by_field_name("arguments")
-                shape = (
-                    [self.ranges.of(_inner(a), walk.at).value for a in listed.named_children[1:4]]
-                    if listed
-                    else []
-                )
-                extents = [v for v in shape if v is not None]
-                return max(extents) if len(extents) == 3 else LINE
-            stack.extend(node.named_children)
-        return LINE
-
     def _sizeof(self, kind: str, walk: _Walk) -> int:
         size = self.asked(f"sizeof({kind.strip()})")
         if size is None:
@@ -355,10 +387,3 @@ def _binds_reference(node: Node) -> bool:
     """Whether a declarator makes a reference of its value."""
     inner = node.child_by_field_name("declarator")
     return inner is not None and inner.type == "reference_declarator"
-
-
-def _inner(node: Node) -> Node:
-    """The expression of a template argument."""
-    while node.type in ("type_descriptor", "expression_argument") and node.named_children:
-        node = node.named_children[0]
-    return node

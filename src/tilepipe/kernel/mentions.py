@@ -28,8 +28,8 @@ class Mentions:
         """Every mention of a name below a node of the file, with the node of the file where it stands; where macros
         are given the name, in the statement with these expanded."""
         expanded: set[int] = set()
-        for node in _identifiers(root, name):
-            call = self._macro_around(node, root)
+        for node in identifiers(root, name):
+            call = self.macro_around(node, root)
             if call is None:
                 yield node, node, True
                 continue
@@ -38,7 +38,7 @@ class Mentions:
                 expanded.add(statement.start_byte)
                 yield from self._in_expansion(statement, name)
 
-    def _macro_around(self, node: Node, root: Node) -> Node | None:
+    def macro_around(self, node: Node, root: Node) -> Node | None:
         """The outermost call of a macro around a node."""
         found = None
         current = node.parent
@@ -64,11 +64,11 @@ class Mentions:
             body = expansion_body(text)
             if body is None:
                 break
-            calls = [c for n in _identifiers(body, name) if (c := self._macro_around(n, body)) is not None]
+            calls = [c for n in identifiers(body, name) if (c := self.macro_around(n, body)) is not None]
             if not calls:
                 if statement.type == "declaration":
                     raise KeepsLayoutError(f"the macro in line {self._line(statement)} is not followed")
-                for node in _identifiers(body, name):
+                for node in identifiers(body, name):
                     yield node, statement, False
                 return
             text = self._expanded(text, body, calls[0])
@@ -85,7 +85,8 @@ class Mentions:
         return self.file.source.line_of(node.start_byte)
 
 
-def _identifiers(root: Node, name: str) -> list[Node]:
+def identifiers(root: Node, name: str) -> list[Node]:
+    """The identifiers of a name below a node, in source order."""
     found: list[Node] = []
     stack = [root]
     while stack:

@@ -8,6 +8,7 @@ A row is padded only if every mention of the array in the kernel is an access to
 proved to stay in that row; then each element is found where it was put, whatever else the kernel does. The forms are
 those of `accesses.py`. Two facts beside:
 
+- An array with one extent has rows as long as its leading dimension says; its indices are changed as `flat.py` tells.
 - The leading dimension given to a `wmma` access is the row's length, and becomes the padded one. CUDA wants the address
   of a fragment to be a multiple of 32 bytes, and the leading dimension one of 16 (CUDA C++ Programming Guide, "Warp
   Matrix Functions"): the row's number is proved even, so that what the padding adds to the address is a multiple
@@ -21,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tree_sitter import Node
 
@@ -29,7 +31,8 @@ from tilepipe.kernel.mentions import KeepsLayoutError
 from tilepipe.kernel.model import Answers, Ask, KernelModel
 from tilepipe.kernel.ranges import Range, Ranges
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.source import Edit, Span
+from tilepipe.kernel.wmma import leading_dimensions
+from tilepipe.source import Edit
 from tilepipe.source.parse import span
 
 PAD = 16  # bytes added to each row
@@ -67,9 +70,18 @@ def padding(model: KernelModel, answers: Answers) -> Padding:
         except KeepsLayoutError as reason:
             kept[array.name] = str(reason)
             continue
+        if _overlap([*edits, *found]):
+            kept[array.name] = "its indices name another tile"
+            continue
         edits += found
         rows[array.name] = row
     return Padding(tuple(dict.fromkeys(edits)), rows, kept, tuple(padder.asks.values()))
+
+
+def _overlap(edits: list[Edit]) -> bool:
+    """Whether two different edits touch the same text."""
+    spans = sorted({(e.span.start, e.span.end) for e in edits})
+    return any(a[1] > b[0] for a, b in pairwise(spans))
 
 
 class _Padder:
@@ -101,8 +113,10 @@ class _Padder:
             raise KeepsLayoutError(f"rows of {row} bytes begin at different banks already")
         if rows * PAD % BLOCK:
             raise KeepsLayoutError(f"the padding of {rows} rows is no multiple of {BLOCK} bytes")
-        edits = [self._longer(extent, size)]
-        for access in Accesses(self.model, self.ranges, self._constant, array, size).found():
+        more = PAD // size
+        accesses = Accesses(self.model, self.ranges, self._constant, array, size, row // size, more)
+        edits = [self._longer(extent, more if array.rank == 2 else rows * more), *accesses.index_edits()]
+        for access in accesses.found():
             self._stays_in_row(access, row, size)
             if access.leading is not None:
                 edits.append(self._leading(access, access.leading, row, size))
@@ -115,8 +129,8 @@ class _Padder:
             raise KeepsLayoutError("it is dynamic shared memory, or several tiles in one array")
         if not model.kernel.body.start < array.decl.start < model.kernel.body.end:
             raise KeepsLayoutError("it is declared outside of the kernel")
-        if array.rank != 2:
-            raise KeepsLayoutError(f"it is declared with {array.rank} extent(s), not with rows and columns")
+        if array.rank > 2:
+            raise KeepsLayoutError(f"it is declared with {array.rank} extents")
         node = model.file.tree.root.named_descendant_for_byte_range(array.decl.start, array.decl.end)
         if node is None or node.type != "declaration" or node.start_byte != array.decl.start:
             raise KeepsLayoutError("its declaration is not understood")
@@ -151,18 +165,30 @@ class _Padder:
         loop = self.model.tile.loop.span.start
         at = array.decl.end if array.decl.start > loop else loop
         whole = self._asked(f"sizeof({array.name})", at)
-        row = self._asked(f"sizeof({array.name}[0])", at)
-        size = self._asked(f"sizeof({array.name}[0][0])", at)
+        size = self._asked(f"sizeof({array.name}{'[0]' * array.rank})", at)
+        row = self._asked(f"sizeof({array.name}[0])", at) if array.rank == 2 else self._led(array, size or 1)
         if not whole or not row or not size:
             raise KeepsLayoutError("its extents are not known")
+        if whole % row:
+            raise KeepsLayoutError("its size is no whole number of rows")
         return whole // row, row, size
 
-    def _longer(self, extent: Node, size: int) -> Edit:
-        """A length in elements with the padding added."""
+    def _led(self, array: Symbol, size: int) -> int | None:
+        """Bytes of a row of an array with one extent, by the leading dimension of its matrix accesses."""
+        body = self.model.kernel.body
+        root = self.model.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
+        leading = leading_dimensions(root, array.name) if root is not None else []
+        if not leading:
+            raise KeepsLayoutError("it has one extent, and no leading dimension tells how long its rows are")
+        lengths = {self.ranges.of(node, node).value for node in leading}
+        length = lengths.pop() if len(lengths) == 1 else None
+        return length * size if length else None
+
+    def _longer(self, extent: Node, more: int) -> Edit:
+        """A length in elements with `more` added."""
         text = self.model.file.source.slice(span(extent))
         bare = text if _PLAIN.fullmatch(text) else f"({text})"
-        end = Span(extent.start_byte, extent.end_byte)
-        return Edit(end, f"{bare} + {PAD // size}")
+        return Edit(span(extent), f"{bare} + {more}")
 
     # -- one access ----------------------------------------------------------------------------------------------
 
@@ -181,4 +207,4 @@ class _Padder:
             raise KeepsLayoutError(f"the leading dimension in line {access.line} is not the row's length")
         if access.row.step * PAD % FRAGMENT:
             raise KeepsLayoutError(f"the row in line {access.line} is not known to be even")
-        return self._longer(leading, size)
+        return self._longer(leading, PAD // size)

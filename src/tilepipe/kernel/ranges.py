@@ -82,17 +82,19 @@ def _made(low: int | None, high: int | None, step: int) -> Range:
     if step > 1:
         low = None if low is None else -(-low // step) * step
         high = None if high is None else high // step * step
-    return Range(low, high, step)
+    return number(low) if low is not None and low == high else Range(low, high, step)
 
 
-def _divided(a: Range, by: int) -> Range:
+def quotient(a: Range, by: int) -> Range:
+    """`a / by`; anything where `a` may be negative."""
     if by <= 0 or not a.natural:
         return ANY
     high = None if a.high is None else a.high // by
     return _made((a.low or 0) // by, high, a.step // by if a.step % by == 0 else 1)
 
 
-def _remainder(a: Range, by: int) -> Range:
+def remainder(a: Range, by: int) -> Range:
+    """`a % by`; anything where `a` may be negative."""
     if by <= 0 or not a.natural:
         return ANY
     if a.high is not None and a.high < by:
@@ -140,13 +142,13 @@ def _operated(sign: str, a: Range, b: Range) -> Range:
     if c is None:
         return ANY
     if sign == "/":
-        return _divided(a, c)
+        return quotient(a, c)
     if sign == "%":
-        return _remainder(a, c)
+        return remainder(a, c)
     if sign == "&":
         return _masked(a, c)
     if sign in ("<<", ">>") and 0 <= c < 31:
-        return a * number(1 << c) if sign == "<<" else _divided(a, 1 << c)
+        return a * number(1 << c) if sign == "<<" else quotient(a, 1 << c)
     return ANY
 
 
