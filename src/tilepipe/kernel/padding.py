@@ -6,7 +6,7 @@ odd number of chunks. 16 bytes more make an even number odd, and keep 16-byte ac
 
 A row is padded only if every mention of the array in the kernel is an access to one of its rows that is understood and
 proved to stay in that row; then each element is found where it was put, whatever else the kernel does. The forms are
-those of `accesses.py`. Two facts beside:
+those of `accesses.py`. And beside:
 
 - An array with one extent has rows as long as its leading dimension says; its indices are changed as `flat.py` tells.
 - The leading dimension given to a `wmma` access is the row's length, and becomes the padded one. CUDA wants the address
