@@ -23,6 +23,7 @@ __global__ void k(int n)
         const unsigned b = {b};
         int moved = 1;
         moved += n;
+        unsigned below = tid - 1;
         int found = {e};
     }}
 }}
@@ -145,6 +146,9 @@ def test_every_value_lies_in_the_range(seed: int) -> None:
         ("TWICE(i)", Range(0, 32, 32)),
         ("static_cast<int>(tid / 8)", Range(0, 7, 1)),
         ("moved", ANY),  # set twice
+        ("below", ANY),  # unsigned: below zero it holds something else
+        ("(blockIdx.x * 3) % 6", Range(0, 5, 1)),  # the product may wrap, and is then no multiple of three
+        ("(blockIdx.x * 4) % 8", Range(0, 4, 4)),
         ("n", ANY),  # a parameter
         ("(unsigned char)tid", ANY),  # may lose bits
         ("unknown", ANY),

@@ -25,9 +25,10 @@ MOST_THREADS = 1024  # per block, and along x and y: CUDA's limit since compute 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _HEADED = ("if_statement", "while_statement", "for_range_loop", "switch_statement")
 DEPTH = 12  # definitions followed through definitions
+_SIGNED = ("int", "long", "long long", "ptrdiff_t", "int32_t", "int64_t")
 _INTEGERS = (
-    "int", "unsigned", "unsigned int", "long", "unsigned long", "long long", "unsigned long long", "size_t",
-    "std::size_t", "ptrdiff_t", "int32_t", "uint32_t", "int64_t", "uint64_t",
+    *_SIGNED, "unsigned", "unsigned int", "unsigned long", "unsigned long long", "size_t", "std::size_t", "uint32_t",
+    "uint64_t",
 )  # fmt: skip
 
 
@@ -85,8 +86,15 @@ def _made(low: int | None, high: int | None, step: int) -> Range:
     return number(low) if low is not None and low == high else Range(low, high, step)
 
 
+def _wrapped(a: Range) -> Range:
+    """What is left of a value that may have gone beyond 32 bits: of its divisor the power of two."""
+    small = a.high is not None and a.high < 1 << 31
+    return a if small else Range(a.low, None, a.step & -a.step)
+
+
 def quotient(a: Range, by: int) -> Range:
     """`a / by`; anything where `a` may be negative."""
+    a = _wrapped(a)
     if by <= 0 or not a.natural:
         return ANY
     high = None if a.high is None else a.high // by
@@ -95,6 +103,7 @@ def quotient(a: Range, by: int) -> Range:
 
 def remainder(a: Range, by: int) -> Range:
     """`a % by`; anything where `a` may be negative."""
+    a = _wrapped(a)
     if by <= 0 or not a.natural:
         return ANY
     if a.high is not None and a.high < by:
@@ -244,17 +253,20 @@ class Ranges:
             return self._outside(name, at, depth)
         place, declared, value = found
         symbol = Symbol((declared, ()), name, "local")
-        if len(self._definers.get(symbol, ())) != 1 or value is None or not self._is_integer(place):
+        kind = self._type(place)
+        if len(self._definers.get(symbol, ())) != 1 or value is None or kind not in (*_INTEGERS, "auto"):
             return ANY
         if place.type == "for_statement":
             return self._counter(place, name, value, at, depth)
-        return self.of(value, value, depth + 1)
+        initial = self.of(value, value, depth + 1)
+        # Below zero an unsigned variable holds something else.
+        return initial if initial.natural or kind in _SIGNED else ANY
 
-    def _is_integer(self, place: Node) -> bool:
-        """Whether a declaration or `for` declares integers that hold every value met here."""
+    def _type(self, place: Node) -> str:
+        """The type that a declaration or `for` declares."""
         node = place.child_by_field_name("initializer") if place.type == "for_statement" else place
         kind = node.child_by_field_name("type") if node is not None else None
-        return kind is not None and self._text(kind) in (*_INTEGERS, "auto")
+        return self._text(kind) if kind is not None else ""
 
     def _outside(self, name: str, at: Node, depth: int) -> Range:
         macro = self.file.macros.get(name)
@@ -341,7 +353,7 @@ class Ranges:
         first, bound = self.of(start, loop, depth + 1), self.of(right, body, depth + 1)
         by = number(1) if step is update else self.of(step, body, depth + 1)
         sign = operator_of(condition)
-        if not by.natural or sign not in ("<", "<="):
+        if not by.natural or not bound.natural or sign not in ("<", "<="):
             return ANY
         last = bound if sign == "<=" else bound + number(-1)
         return _made(first.low, last.high, gcd(first.step, by.step))
