@@ -23,6 +23,9 @@ from tilepipe.rewrite import Rewrite, rewrite
 from tilepipe.rewrite.ablations import ABLATIONS, Ablation
 
 NO_GPU = "a candidate's loads and math are timed apart on a GPU only"
+_STORES = (
+    "the loop stores to global memory, and loads and stores share its bandwidth: the limit is out of reach"
+)
 _RACE = "race"  # an ablation computes nothing that a race could spoil
 _STEP = 1024  # bytes of shared memory by which residency is brought down
 
@@ -58,6 +61,8 @@ def overlap_limit(job: Job, device: CudaDevice, built: Built, progress: Progress
     timed = benchmark(device, Contender(original, case), contenders, case)  # type: ignore[arg-type]
     if timed.original is None:
         return Limit(built.candidate.id, reason=timed.reason)
+    if not isinstance(job.model, Refusal) and job.model.tile.loop.effects().global_writes():
+        missing.append(_STORES)
     times = {name: timing.median_ms for name, timing in timed.candidates.items()}
     return Limit(
         built.candidate.id,

@@ -68,6 +68,11 @@ def test_register_staging_is_held_against_the_original() -> None:
     assert found.reason == "control: loads that go through registers are the original's"
 
 
+def test_what_a_loop_stores_shares_the_bandwidth() -> None:
+    found = limit("examples/stream_scale.cu", "ldg-2-ring", 2.0, 1.6, 0.8, 1.2)
+    assert "the loop stores to global memory" in found.reason
+
+
 def test_a_part_that_does_harm_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilepipe.limits._harm", lambda job, part, parameters: "out of bounds")
     found = limit("examples/sgemm_tiled.cu", "ldg-2-ring", 2.0, 1.6)

@@ -213,6 +213,7 @@ def _limit(limit: Limit) -> tuple[Status, str]:
         parts.append(f"copies and layout without overlap {limit.copies_speedup:.2f}×")
     if limit.overlap_speedup is not None:
         parts.append(f"overlap {limit.overlap_speedup:.2f}×")
+    parts += [limit.reason] if limit.reason else []
     return "passed", "; ".join(parts)
 
 
