@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tilepipe.kernel.file import CudaFile
-from tilepipe.kernel.flat import Place, place
+from tilepipe.kernel.flat import Place, Rows, place
 from tilepipe.kernel.ranges import Ranges
 from tilepipe.source import SourceFile, apply_edits
 
@@ -32,7 +32,7 @@ def placed(index: str) -> tuple[Place | None, str]:
     at = text.index("int found = ") + len("int found = ")
     node = file.tree.root.named_descendant_for_byte_range(at, at + len(index))
     assert node is not None
-    found = place(node, node, ranges, LENGTH, MORE)
+    found = place(node, node, ranges, Rows(LENGTH, MORE, "BK"))
     changed = apply_edits(text, found.edits) if found is not None else text
     start = changed.index("int found = ") + len("int found = ")
     return found, changed[start : changed.index(";", start)]
@@ -86,15 +86,15 @@ def test_the_padded_index_is_the_same_element(seed: int) -> None:
 @pytest.mark.parametrize(
     ("index", "expected"),
     [
-        ("tid", "tid + tid / 32 * 8"),
+        ("tid", "tid + tid / BK * 8"),
         ("j", "j"),  # never leaves the first row
         ("warp * BK + lane", "warp * (BK + 8) + lane"),
         ("lane + BK * (warp + j)", "lane + (BK + 8) * (warp + j)"),
         ("warp * BK + j * 32 + lane / 4", "warp * (BK + 8) + j * (32 + 8) + lane / 4"),
-        ("tid << 2", "(tid << 2) + (tid << 2) / 32 * 8"),
+        ("tid << 2", "(tid << 2) + (tid << 2) / BK * 8"),
         (
             "warp * BK + tid",
-            "(warp * BK + tid) + (warp * BK + tid) / 32 * 8",
+            "(warp * BK + tid) + (warp * BK + tid) / BK * 8",
         ),  # the column goes on into the next row
     ],
 )

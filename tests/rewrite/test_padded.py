@@ -128,7 +128,7 @@ def test_a_padded_candidate_is_chosen_when_asked_for_and_its_source_is_as_record
         (KERNELS[0], "cp_async-2-ring-pad", "wn + j * F, TN + 8)", "wn + j * F, TN)"),
         ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "FRAG) * (BK + 16)", "FRAG) * BK"),
         ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "kk], BK + 16)", "kk], BK)"),
-        ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "smem_b[i + i / 64 * 16]", "smem_b[i]"),
+        ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "smem_b[i + i / BN * 16]", "smem_b[i]"),
         ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "[BM * BK + 1024]", "[BM * BK]"),
     ],
 )

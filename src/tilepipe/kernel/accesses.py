@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from tilepipe.kernel import known
-from tilepipe.kernel.flat import Place, place
+from tilepipe.kernel.flat import Place, Rows, place
 from tilepipe.kernel.mentions import DEPTH, KeepsLayoutError, Mentions, identifiers
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.names import Function, arguments_of, callee, operator_of
@@ -59,10 +59,8 @@ class _Walk:
 
 
 class Accesses:
-    """The accesses to one array of elements of `element` bytes, in rows of `length` elements that are to have `more`.
-
-    `asked` gives the compiler's value of a text at the tile loop.
-    """
+    """The accesses to one array of elements of `element` bytes. `asked` gives the compiler's value of a text at the
+    tile loop."""
 
     def __init__(
         self,
@@ -71,15 +69,14 @@ class Accesses:
         asked: Callable[[str], int | None],
         array: Symbol,
         element: int,
-        length: int,
-        more: int,
+        rows: Rows,
     ) -> None:
         self.model = model
         self.ranges = ranges
         self.asked = asked
         self.array = array
         self.element = element
-        self.length, self.more = length, more
+        self.rows = rows
         self.mentions = Mentions(model.file)
 
     def found(self) -> list[RowAccess]:
@@ -130,7 +127,7 @@ class Accesses:
         return None, None
 
     def _place(self, index: Node, at: Node) -> Place:
-        found = place(index, at, self.ranges, self.length, self.more)
+        found = place(index, at, self.ranges, self.rows)
         if found is None:
             raise KeepsLayoutError(f"the index in line {self._line(at)} is not understood")
         return found

@@ -29,9 +29,19 @@ class Place:
     edits: tuple[Edit, ...]
 
 
-def place(index: Node, at: Node, ranges: Ranges, length: int, more: int) -> Place | None:
-    """Where an index points in rows of `length` elements, and how it changes when they have `more`; None where that
-    cannot be told. `at` gives its names their meaning."""
+@dataclass(frozen=True)
+class Rows:
+    """Rows of `length` elements that are to have `more`; `name` is what the author calls the length, or a number."""
+
+    length: int
+    more: int
+    name: str
+
+
+def place(index: Node, at: Node, ranges: Ranges, rows: Rows) -> Place | None:
+    """Where an index points, and how it changes with longer rows; None where that cannot be told. `at` gives its names
+    their meaning."""
+    length, more = rows.length, rows.more
     spelled = _spelled(index, at, ranges, length, more)
     if spelled is not None:
         return spelled
@@ -42,7 +52,7 @@ def place(index: Node, at: Node, ranges: Ranges, length: int, more: int) -> Plac
     if row.value == 0:
         return Place(row, column, ())
     text = _text(index) if index.type in ("identifier", "number_literal") else f"({_text(index)})"
-    edit = Edit(span(index), f"{text} + {text} / {length} * {more}")
+    edit = Edit(span(index), f"{text} + {text} / {rows.name} * {more}")
     return Place(row, column, (edit,))
 
 

@@ -27,6 +27,7 @@ from itertools import pairwise
 from tree_sitter import Node
 
 from tilepipe.kernel.accesses import Accesses, RowAccess
+from tilepipe.kernel.flat import Rows
 from tilepipe.kernel.mentions import KeepsLayoutError
 from tilepipe.kernel.model import Answers, Ask, KernelModel
 from tilepipe.kernel.ranges import Range, Ranges
@@ -114,7 +115,8 @@ class _Padder:
         if rows * PAD % BLOCK:
             raise KeepsLayoutError(f"the padding of {rows} rows is no multiple of {BLOCK} bytes")
         more = PAD // size
-        accesses = Accesses(self.model, self.ranges, self._constant, array, size, row // size, more)
+        shape = Rows(row // size, more, self._row_name(array, row // size))
+        accesses = Accesses(self.model, self.ranges, self._constant, array, size, shape)
         edits = [self._longer(extent, more if array.rank == 2 else rows * more), *accesses.index_edits()]
         for access in accesses.found():
             self._stays_in_row(access, row, size)
@@ -175,14 +177,27 @@ class _Padder:
 
     def _led(self, array: Symbol, size: int) -> int | None:
         """Bytes of a row of an array with one extent, by the leading dimension of its matrix accesses."""
-        body = self.model.kernel.body
-        root = self.model.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
-        leading = leading_dimensions(root, array.name) if root is not None else []
+        leading = self._all_leading(array)
         if not leading:
             raise KeepsLayoutError("it has one extent, and no leading dimension tells how long its rows are")
         lengths = {self.ranges.of(node, node).value for node in leading}
         length = lengths.pop() if len(lengths) == 1 else None
         return length * size if length else None
+
+    def _all_leading(self, array: Symbol) -> list[Node]:
+        body = self.model.kernel.body
+        root = self.model.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
+        return leading_dimensions(root, array.name) if root is not None else []
+
+    def _row_name(self, array: Symbol, length: int) -> str:
+        """What the author calls the length of a row, if it is a name of the file that no variable of the kernel hides;
+        else the number."""
+        declared = {s.name for st in self.model.analysed.body.walk() for s in st.declares}
+        declared |= set(self.model.kernel.parameters)
+        names = [
+            self.model.file.source.slice(span(n)) for n in self._all_leading(array) if n.type == "identifier"
+        ]
+        return next((name for name in names if name not in declared), str(length))
 
     def _longer(self, extent: Node, more: int) -> Edit:
         """A length in elements with `more` added."""

@@ -83,13 +83,13 @@ igemm_wmma(const int8_t* __restrict__ A, const int8_t* __restrict__ B, int32_t* 
             for (int s = 0; s < 1; ++s) {
                 const int i = (tid + s * THREADS) * 16;
                 const int row = block_m + i / BK, col = k0 + i % BK;
-                tp_copy_wide_or_zero<16>(&smem_a[i + i / 32 * 16], &A[row * K + col], row < M && col < K, A);
+                tp_copy_wide_or_zero<16>(&smem_a[i + i / BK * 16], &A[row * K + col], row < M && col < K, A);
             }
             #pragma unroll
             for (int s = 0; s < 1; ++s) {
                 const int i = (tid + s * THREADS) * 16;
                 const int row = k0 + i / BN, col = block_n + i % BN;
-                tp_copy_wide_or_zero<16>(&smem_b[i + i / 64 * 16], &B[row * N + col], row < K && col < N, B);
+                tp_copy_wide_or_zero<16>(&smem_b[i + i / BN * 16], &B[row * N + col], row < K && col < N, B);
             }
             k0_next += BK;
         };
@@ -135,13 +135,13 @@ igemm_wmma(const int8_t* __restrict__ A, const int8_t* __restrict__ B, int32_t* 
             for (int s = 0; s < BM * BK / THREADS; ++s) {
                 const int i = tid + s * THREADS;
                 const int row = block_m + i / BK, col = k0 + i % BK;
-                smem_a[i + i / 32 * 16] = (row < M && col < K) ? A[row * K + col] : 0;
+                smem_a[i + i / BK * 16] = (row < M && col < K) ? A[row * K + col] : 0;
             }
             #pragma unroll 8
             for (int s = 0; s < BK * BN / THREADS; ++s) {
                 const int i = tid + s * THREADS;
                 const int row = k0 + i / BN, col = block_n + i % BN;
-                smem_b[i + i / 64 * 16] = (row < K && col < N) ? B[row * N + col] : 0;
+                smem_b[i + i / BN * 16] = (row < K && col < N) ? B[row * N + col] : 0;
             }
             __syncthreads();
 
