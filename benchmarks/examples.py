@@ -61,6 +61,9 @@ def describe(report: RunReport) -> list[str]:
                 f"{t.speedup or 0:.3f}x  {registers} registers"
             )
         lines.append(f"   {bench.reason}")
+    if evidence.limit is not None:
+        lines.append(f"   {evidence.limit}")
+        lines.append(f"   limit {evidence.limit.limit_ms} ms, efficiency {evidence.limit.efficiency}")
     lines += [f"   {d.severity} {d.code}: {d.message}" for d in report.diagnostics]
     return lines
 

@@ -111,6 +111,7 @@ def examine(job: Job, sizes: tuple[str, ...] = (), candidates: tuple[str, ...] =
     by_id = {c.id: c for c in plan.candidates}
     wanted = [by_id[i] for i in plan.order]
     wanted += [c for i in ASKED_FOR if (c := asked_for(job, i)) is not None and i not in plan.order]
+    wanted += [replace(c, status="ok") for c in plan.candidates if c.status != "ok" and is_padded(c)]
     wanted = [c for c in wanted if not candidates or c.id in candidates]
     trials = tuple(t for c in wanted for t in try_candidate(job, model, c, sizes))
     refusal = "" if wanted else "; ".join(dict.fromkeys(c.reason or "" for c in plan.candidates))
@@ -119,6 +120,11 @@ def examine(job: Job, sizes: tuple[str, ...] = (), candidates: tuple[str, ...] =
     return Row(
         job.kernel.name, file, expect, original, refusal, trials, (expect["copies"], found), (single, kept)
     )
+
+
+def is_padded(candidate: Candidate) -> bool:
+    """Padded rows, with few stages: a plan offers these on a GPU only."""
+    return candidate.padding > 0 and candidate.stages <= 3
 
 
 def widths(job: Job, model: KernelModel) -> dict[str, int]:

@@ -49,11 +49,25 @@ class Built:
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
     """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
-    made = rewrite(model, candidate, job.wide)
+    made = _with_padding(job, candidate) if candidate.padding else rewrite(model, candidate, job.wide)
     if isinstance(made, Refusal):
         return made
     cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
     return cubin if isinstance(cubin, Refusal) else Built(candidate, made, cubin)
+
+
+def _with_padding(job: Job, candidate: Candidate) -> Rewrite | Refusal:
+    """Rewrite the kernel whose tiles have padded rows."""
+    padded = job.padded
+    if padded is None or job.padding is None:
+        raise ValueError(f"{candidate.id} without a padded tile")
+    model = padded.model
+    made = model if isinstance(model, Refusal) else rewrite(model, candidate, padded.wide)
+    if isinstance(made, Refusal):
+        return made
+    names = ", ".join(f"`{name}`" for name in job.padding.rows)
+    note = f"rows of {names} are {candidate.padding} bytes longer, against bank conflicts"
+    return replace(made, notes=(*made.notes, note))
 
 
 def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[Built] | Refusal:
@@ -78,7 +92,7 @@ def build_variants(job: Job, model: KernelModel, candidate: Candidate) -> list[B
         return [plain]
     if launch_bound_span(job.file, job.kernel) is None:
         return [*mended(job, model, plain), *_with_bound(job, model, candidate)]
-    before, after = _resident(job, job.original, None), _resident(job, plain.cubin, candidate)
+    before, after = resident_blocks(job, job.original, None), resident_blocks(job, plain.cubin, candidate)
     uncapped = mended(job, model, plain)
     if after >= before:
         return uncapped
@@ -135,7 +149,7 @@ def build_controls(job: Job) -> dict[str, Compiled]:
     """The original with nothing but a minimum of resident blocks stated, one and as many as it has: what a cap is
     worth by itself. Empty where the kernel states one, or where no block size is known."""
     controls: dict[str, Compiled] = {}
-    for blocks in sorted({1, _resident(job, job.original, None)} - {0}):
+    for blocks in sorted({1, resident_blocks(job, job.original, None)} - {0}):
         edit = cap_edit(job.file, job.kernel, blocks, job.unstated_threads)
         if edit is None:
             continue
@@ -150,11 +164,11 @@ def loses_residency(job: Job, built: Built) -> bool:
     """Whether a candidate has fewer resident blocks than the original, or spills where that does not."""
     original = job.original
     spilled = 0 if isinstance(original, Refusal) else original.spill_stores
-    fewer = _resident(job, built.cubin, built.candidate) < _resident(job, original, None)
+    fewer = resident_blocks(job, built.cubin, built.candidate) < resident_blocks(job, original, None)
     return fewer or built.cubin.spill_stores > spilled
 
 
-def _resident(job: Job, cubin: Compiled | Refusal, candidate: Candidate | None) -> int:
+def resident_blocks(job: Job, cubin: Compiled | Refusal, candidate: Candidate | None) -> int:
     """Resident blocks per SM of a compiled kernel under the job's launch."""
     if isinstance(cubin, Refusal):
         return 0

@@ -16,11 +16,13 @@ from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel, Study, build, study
+from tilepipe.kernel.padding import PAD, Padding, padding
 from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.widen import Wide, constants_wanted, widen
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
 from tilepipe.plan.candidates import Resources, Wishes, make_plan
+from tilepipe.plan.padded import with_padded, without_padding
 from tilepipe.plan.tiles import TileCounter, tile_counter
 from tilepipe.plan.types import Plan
 from tilepipe.plan.work import tile_work
@@ -35,13 +37,14 @@ from tilepipe.problem import (
 )
 from tilepipe.problem.expressions import evaluate, evaluate_number
 from tilepipe.rewrite.launches import find_launches
-from tilepipe.source import SourceFile, Span
+from tilepipe.source import SourceFile, Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit, select_toolchain
 from tilepipe.toolchain.includes import gather
 from tilepipe.toolchain.types import Compiled
 
 DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
+_UNTIMED = "padded rows are chosen by timing, and there is no GPU here: name one with --candidate"
 DEFAULT_THREADS = 256  # a block where neither problem file nor __launch_bounds__ says
 
 
@@ -166,10 +169,45 @@ class Job:
             bool(find_launches(self.file, self.kernel)),
         )
         plan = make_plan(model, self.arch, have, self._work(model, size), wishes, self.wide)
+        if self.padded is not None and isinstance(self.padded.plan, Plan):
+            timed = self.device.kind == "cuda" or wishes.candidate is not None
+            plan = with_padded(plan, self.padded.plan, PAD, "" if timed else _UNTIMED)
         if any(wishes.admit(c) for c in plan.candidates):
             return plan
         ids = ", ".join(c.id for c in plan.candidates)
         return error("TP124", f"there is no candidate {wishes.words}", help=f"the candidates are: {ids}")
+
+    @cached_property
+    def padding(self) -> Padding | None:
+        """Which tiles can have padded rows, and why others cannot; None where that is not wanted or nothing is
+        staged."""
+        model = self.model
+        named = self.wishes.candidate if isinstance(self.wishes, Wishes) else None
+        unwanted = self.options.layout == "keep" or (named is not None and without_padding(named) is None)
+        if unwanted or isinstance(model, Refusal):
+            return None
+        answers: dict[str, int | str | None] = {}
+        while (found := padding(model, answers)).asks:
+            asked = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in found.asks)
+            told = self.toolchain.answer(self.unit(model.file.source.text), asked)
+            if isinstance(told, Refusal):
+                return None
+            answers |= told
+        return found
+
+    @cached_property
+    def padded(self) -> Job | None:
+        """The job of the kernel whose tiles have padded rows, None where none has."""
+        model, wishes = self.model, self.wishes
+        if isinstance(model, Refusal) or isinstance(wishes, Refusal):
+            return None
+        if self.padding is None or not self.padding.edits:
+            return None
+        file = model.file.with_text(apply_edits(model.file.source.text, self.padding.edits))
+        kernel = file.kernels[model.file.kernels.index(model.kernel)]
+        named = without_padding(wishes.candidate) if wishes.candidate is not None else None
+        options = replace(self.options, layout="keep", candidate=named, plan=None)
+        return replace(self, file=file, kernel=kernel, options=options)
 
     @cached_property
     def threads(self) -> int:

@@ -37,5 +37,6 @@ class Options:
     use_reference: bool = True
     max_steps: int | None = None
     allow_launch_change: bool = False
+    layout: Literal["auto", "keep"] = "auto"  # auto: padded rows are tried where timing can judge them
     # Pointers promised to overlap no other, and to be loaded and stored in different places: --assume no-alias=A,B.
     no_alias: frozenset[str] = frozenset()

@@ -88,6 +88,7 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
         tuple(b.name for b in model.buffers),
         tuple(sorted(s.name for s in model.tile.invariant)),
         tuple(sorted(s.name for s in model.tile.scratch)),
+        job.padding.layout if job.padding is not None else {},
     )
     plan = job.plan
     if isinstance(plan, Refusal):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tilepipe.banks import bank_conflicts
 from tilepipe.builds import Built, audit_candidate, build_controls, extra_tile_counts, verify_candidate
 from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.evidence.benchmark import benchmark, fastest
 from tilepipe.evidence.correctness import changed_launch
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass
+from tilepipe.evidence.types import Benchmark, Correctness, Limit, Races, Sass
 from tilepipe.job import Job
 from tilepipe.launch import Contender, CpuDevice, CudaDevice
+from tilepipe.limits import NO_GPU, overlap_limit
 from tilepipe.planning import (
     Planned,
     Progress,
@@ -133,7 +135,8 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
     winner = fastest(timed.original, timed.candidates) if timed.original is not None else None
     chosen = next((b for b in right if b.candidate.id == winner), None)
     if timed.original is not None and chosen is None:
-        kept = replace(report, outcome="original_kept", evidence=Evidence(benchmark=timed))
+        limit = limit_of_fastest(planned.job, device, right, timed, progress)
+        kept = replace(report, outcome="original_kept", evidence=Evidence(benchmark=timed, limit=limit))
         return with_checklist(kept)
     verified = verify_built(planned.job, chosen or right[0], progress)
     if isinstance(verified, Refusal):
@@ -144,6 +147,18 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
         report = _with_wrong(report, planned, verified)
         return replace(report, outcome="failed", evidence=evidence_of(verified, timed, None))
     return _conclude(replace(planned, report=report), verified, timed, progress)
+
+
+def limit_of_fastest(
+    job: Job, device: CudaDevice, built: list[Built], timed: Benchmark, progress: Progress
+) -> Limit | None:
+    """What the time of the fastest candidate is made of, whether or not it beats the original."""
+    by_id = {b.candidate.id: b for b in built}
+    running = [name for name in timed.candidates if name in by_id]
+    if not running:
+        return None
+    fastest_one = min(running, key=lambda name: timed.candidates[name].median_ms)
+    return overlap_limit(job, device, by_id[fastest_one], progress)
 
 
 def measure(job: Job, device: CudaDevice, built: list[Built]) -> Benchmark:
@@ -183,6 +198,11 @@ def _conclude(planned: Planned, verified: Verified, timed: Benchmark, progress: 
     """Step 7, and the report with its checklist."""
     progress("auditing the machine code")
     sass = audit_candidate(planned.job, planned.model, verified.built)
-    report = replace(finished(planned, verified.built), evidence=evidence_of(verified, timed, sass))
+    device, limit = planned.job.device, Limit(reason=NO_GPU)
+    if isinstance(device, CudaDevice):
+        limit = overlap_limit(planned.job, device, verified.built, progress)
+    banks = bank_conflicts(planned.job, verified.built)
+    evidence = replace(evidence_of(verified, timed, sass), limit=limit, banks=banks)
+    report = replace(finished(planned, verified.built), evidence=evidence)
     said = (*report.diagnostics, *doubts(planned.job, verified))
     return with_checklist(replace(report, diagnostics=said))

@@ -31,6 +31,7 @@ from tilepipe.planning import (
 from tilepipe.proving import (
     doubts,
     evidence_of,
+    limit_of_fastest,
     measure,
     original_at_fault,
     prove_on_cpu,
@@ -147,7 +148,9 @@ def bench(job: Job, progress: Progress) -> RunReport | Refusal:
     timed = measure(job, job.device, built)
     winner = fastest(timed.original, timed.candidates) if timed.original is not None else None
     outcome = "pipelined" if winner else "original_kept" if timed.original is not None else None
-    return replace(report, evidence=Evidence(benchmark=timed), outcome=outcome, chosen=winner)  # type: ignore[arg-type]
+    limit = limit_of_fastest(job, job.device, built, timed, progress)
+    evidence = Evidence(benchmark=timed, limit=limit)
+    return replace(report, evidence=evidence, outcome=outcome, chosen=winner)  # type: ignore[arg-type]
 
 
 def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:

@@ -41,6 +41,7 @@ def test_help_and_tables(arguments: list[str], capsys: Capture) -> None:
         ["run", "igemm.cu", "other.cu"],
         ["run", "igemm.cu", "--variant", "fast"],
         ["run", "igemm.cu", "--form", "spiral"],
+        ["run", "igemm.cu", "--layout", "swizzle"],
         ["run", "igemm.cu", "--stages", "0"],
         ["run", "igemm.cu", "--seed", "-1"],
         ["run", "igemm.cu", "--device", "tpu"],
@@ -79,6 +80,8 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
         "run igemm.cu -k igemm -p other.toml --device cpu --arch sm_86 --toolchain nvcc -Iinc -I inc2 -DX=1 "
         "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --plan plan.json --size small --seed 7 "
         "--max-steps 9 --no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
+        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --layout keep --plan plan.json --size small "
+        "--seed 7 --no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
         "-- -use_fast_math --json -o"
     )
     assert main(arguments.split()) == 0
@@ -98,6 +101,8 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
     )
     assert (options.plan, options.sizes, options.seed) == ("plan.json", ("small",), 7)
     assert options.max_steps == 9
+    assert (options.layout, options.plan, options.sizes) == ("keep", "plan.json", ("small",))
+    assert options.seed == 7
     assert (options.use_reference, options.allow_launch_change) == (False, True)
     assert options.no_alias == {"A", "B", "C"}
     assert options.compile.include_dirs == ("inc", "inc2")

@@ -89,6 +89,7 @@ EVERYTHING = Options(
     variant="cp_async",
     stages=3,
     form="ring",
+    layout="keep",
     sizes=("small", "target"),
     seed=5,
     use_reference=False,
@@ -105,7 +106,8 @@ def test_the_commands_ask_for_the_same_again(steps: FakeSteps, kernel: Path) -> 
     main(again[1:])
     assert steps.options == replace(EVERYTHING, kernel="igemm", device="cuda")
     pinned = replace(
-        EVERYTHING, kernel="igemm", variant=None, stages=None, form=None, candidate="cp_async-3-ring",
+        EVERYTHING, kernel="igemm", variant=None, stages=None, form=None, layout="auto",
+        candidate="cp_async-3-ring",
         sizes=(), seed=0,
     )  # fmt: skip
     for words in (source, audit):

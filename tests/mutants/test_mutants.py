@@ -23,6 +23,7 @@ SAMPLE = (
     ("dgemm_nt_pad", "cp_async-2-ring", ("zero-fill guard dropped", "zero-fill guard inverted", "rotation one short")),
     ("batch_loop_gemm", "cp_async-3-ring", ("barrier removed", "refill before the barrier", "advance forgotten")),
     ("qgemm_dp4a", "ldg-2-textbook", ("last tile missing", "compute from the next stage")),
+    ("trmm_varlen", "cp_async-3-ring-pad", ("barrier removed", "wait for one group less", "ring one stage short")),
     ("w8a16_groups", "mixed-2-ring", ("wait removed", "ring one stage short")),
     (
         "w8a16_groups",

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 from tilepipe.diagnostics import Diagnostic, Place
 from tilepipe.evidence.types import (
+    Banks,
+    BankUse,
     Benchmark,
     Correctness,
+    Limit,
     Races,
     Sass,
     SizeResult,
@@ -110,6 +113,10 @@ PIPELINED = RunReport(
             Timing(2.5, 0.01, None, 54976.0, (2.5, 2.51)),
             {RING: Timing(1.45, 0.012, 1.72, 94786.0), "ldg-2-ring": Timing(2.2, 0.02, 1.14, 62472.0)},
             "NVIDIA H200",
+        ),
+        Limit(RING, 2.5, 1.45, 1.69, 1.1, 1.35),
+        Banks(
+            "small", (BankUse("smem_a", "read", (52,), 1.0, 1.0), BankUse("edge", "write", (9,), 1.0, None))
         ),
     ),
     source="__global__ void igemm() {}\n",

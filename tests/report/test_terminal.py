@@ -38,6 +38,7 @@ def test_the_verdict_comes_first() -> None:
         "no findings by emulator",
         "sm_90: 16 math from load to wait (412 cycles; 0 in the original), 0 barriers between, math per",
         "94,786",
+        "limit        passed  93% reached: 1.1 ms to load, 1.35 to compute, 1.45 both; copies and layout",
         "LDGSTS.E.128 [R3], [R4.64]            copy 1",
         "… 3 more lines: tilepipe sass, --html",
         "✓ passed  no spills from staging",

@@ -193,6 +193,15 @@ CHOICE = {
         Annotated[str | None, _option(_CHOICE, "--form", metavar=FORMS, help="Only this form of the loop.")],
         None,
     ),
+    "layout": (
+        Annotated[
+            str,
+            _option(
+                _CHOICE, "--layout", metavar="auto|keep", help="Try padded rows of tiles on a GPU; or never."
+            ),
+        ],
+        "auto",
+    ),
     "fragments": (
         Annotated[
             str,
@@ -278,6 +287,9 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         api=cast(
             Literal["ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"],
             _one_of("--api", given.get("api", "ptx"), *get_args(Api)),
+        ),
+        layout=cast(
+            Literal["auto", "keep"], _one_of("--layout", given.get("layout", "auto"), "auto", "keep")
         ),
         plan=path("plan"),
         sizes=tuple(given.get("size") or ()),

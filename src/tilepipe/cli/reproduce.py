@@ -68,6 +68,7 @@ def _choice(options: Options) -> list[str]:
         ("--form", options.form),
         ("--fragments", options.fragments if options.fragments != "auto" else None),
         ("--api", options.api if options.api != "ptx" else None),
+        ("--layout", options.layout if options.layout != "auto" else None),
         ("--plan", options.plan),
     )
     words = [word for name, value in given if value is not None for word in (name, str(value))]

@@ -58,19 +58,21 @@ def missing_features() -> str:
     return ", ".join(name for name in ("fma", "f16c", "avx2") if not features.get(name, False))
 
 
-def compile_module(ir: str, optimise: bool = True) -> Any:
+def compile_module(ir: str, optimise: bool = True, brief: bool = False) -> Any:
     """Compiles IR text for the host; the execution engine owns the code. Thread-safe.
 
-    LLVM's first level does for kernels: NVRTC has optimised the PTX, and the time to compile counts.
+    LLVM's first level does for kernels: NVRTC has optimised the PTX, and the time to compile counts. `brief`: none at
+    all, for code that runs for less time than it takes to optimise it.
     """
     with _lock:
         target, cpu, features = _target()
-        machine = target.create_target_machine(cpu=cpu, features=features, opt=1 if optimise else 2)
+        level = 0 if brief else 1 if optimise else 2
+        machine = target.create_target_machine(cpu=cpu, features=features, opt=level)
         module = llvm.parse_assembly(ir)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         module.verify()
-        if optimise:
+        if optimise and not brief:
             options = llvm.create_pipeline_tuning_options(speed_level=1)
             builder = llvm.create_pass_builder(machine, options)
             builder.getModulePassManager().run(module, builder)

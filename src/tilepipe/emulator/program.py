@@ -87,7 +87,7 @@ class Program:
     kernel: Prepared
     has_lines: bool
     _translations: dict[Mode, Translation] = field(default_factory=dict)
-    _compiled: dict[Mode, _Compiled] = field(default_factory=dict)
+    _compiled: dict[tuple[Mode, bool], _Compiled] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
@@ -108,15 +108,15 @@ class Program:
             )
         return self._translations[mode]
 
-    def compile(self, mode: Mode) -> None:
-        """Makes the machine code for runs in a mode, if it is not there yet."""
+    def compile(self, mode: Mode, brief: bool = False) -> None:
+        """Makes the machine code for runs in a mode, if it is not there yet; `brief`: without optimising it."""
         with self._lock:
-            if mode not in self._compiled:
+            if (mode, brief) not in self._compiled:
                 jit.runtime()
                 translation = self.translate(mode)
-                engine = jit.compile_module(translation.ir)
+                engine = jit.compile_module(translation.ir, brief=brief)
                 step = int(engine.get_function_address("step"))
-                self._compiled[mode] = _Compiled(translation, engine, step)
+                self._compiled[mode, brief] = _Compiled(translation, engine, step)
 
     def run(
         self,
@@ -146,8 +146,9 @@ class Program:
         packed = self._pack(staged)
         if isinstance(packed, Refusal):
             return packed
-        self.compile(mode)
-        compiled = self._compiled[mode]
+        brief = mode == "profiled" and blocks is not None and len(blocks) == 1
+        self.compile(mode, brief)
+        compiled = self._compiled[mode, brief]
         memories = self._memories(staged)
         watches = Watches() if mode == "unchecked" else Watches.of(self.sharing, memories)
         launch = Launch(

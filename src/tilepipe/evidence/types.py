@@ -47,6 +47,26 @@ class Races:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class BankUse:
+    """The reads or writes of one shared array: wavefronts that they took over the least possible (1: no conflicts), in
+    the original and in the candidate, each None where that has no such access. `lines` are the original's."""
+
+    array: str
+    access: Literal["read", "write"]
+    lines: tuple[int, ...]
+    original: float | None
+    candidate: float | None
+
+
+@dataclass(frozen=True)
+class Banks:
+    """Bank conflicts of one block at one size set, counted by the emulator."""
+
+    size: str
+    uses: tuple[BankUse, ...]
+
+
 EventKind = Literal["load", "store", "wait", "barrier", "math"]
 
 
@@ -125,6 +145,44 @@ class Timing:
     speedup: float | None = None
     rate: float | None = None
     samples_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a candidate's time is made of: medians in ms, all of one run. `loads_ms` and `compute_ms` are the candidate
+    without its math and without its loads; `control_ms` is the candidate's copies and layout without overlap. Each
+    is None where it could not be had (`reason`)."""
+
+    candidate: str = ""
+    original_ms: float | None = None
+    candidate_ms: float | None = None
+    control_ms: float | None = None
+    loads_ms: float | None = None
+    compute_ms: float | None = None
+    reason: str = ""
+
+    @property
+    def limit_ms(self) -> float | None:
+        """No overlap of the two can take less than the longer one."""
+        parts = (self.loads_ms, self.compute_ms)
+        return None if parts[0] is None or parts[1] is None else max(parts[0], parts[1])
+
+    @property
+    def efficiency(self) -> float | None:
+        """The limit over the time achieved; above 1 where the parts take longer alone than together."""
+        limit = self.limit_ms
+        return limit / self.candidate_ms if limit is not None and self.candidate_ms else None
+
+    @property
+    def copies_speedup(self) -> float | None:
+        """The gain of copies and layout without overlap."""
+        return self.original_ms / self.control_ms if self.original_ms and self.control_ms else None
+
+    @property
+    def overlap_speedup(self) -> float | None:
+        """The gain of overlap over the same copies without it; over the original where that loads the same way."""
+        without = self.control_ms or self.original_ms
+        return without / self.candidate_ms if without and self.candidate_ms else None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ MAX_STAGES = 8
 STATIC_LIMIT = 48 * 1024  # bytes of static shared memory that the assembler accepts
 # Deeper rings than four paid on small grids only (docs/measurements.md), so six stands for them.
 _TRIED = (2, 3, 4, 6)
-_TRIED_WITH_FRAGMENTS = (2, 3, 4)
+_TRIED_WITH_FRAGMENTS = (3, 4)
 # Copies narrower than 16 bytes cost an instruction each and pass through L1: rings of 4-byte copies ran at
 # 0.82 to 0.97 of the original where register staging gained (docs/measurements.md).
 _NARROW = 0.85

@@ -42,8 +42,9 @@ class Ratio:
 class Candidate:
     """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", for re-partitioned 16-byte
     copies "cp_async-3-ring-16"; behind it the `api` where it is not PTX, "-frags" and "-spread" for the fields of
-    that name, the `remedy` that was tried since the compiler had moved the loads: "ldg-2-ring-fence", and "-b2" where
-    `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
+    that name, "-pad" for tiles with padded rows, the `remedy` that was tried since the compiler had moved the loads
+    ("ldg-2-ring-fence"), and "-b2" where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on
+    registers)."""
 
     id: str
     variant: Variant
@@ -61,6 +62,7 @@ class Candidate:
     spread: bool = False  # the copies of a tile spread over the groups of another
     remedy: Remedy = ""
     threads: int = 0  # per block, stated with `min_blocks` where the kernel states no bound of its own
+    padding: int = 0  # bytes added to the rows of staged arrays, "-pad" in the id
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
 

@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilepipe.diagnostics import Diagnostic
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, SizeResult, Timing, Trial
+from tilepipe.evidence.types import (
+    Banks,
+    Benchmark,
+    Correctness,
+    Limit,
+    Races,
+    Sass,
+    SizeResult,
+    Timing,
+    Trial,
+)
 from tilepipe.launch.types import Finding
 from tilepipe.plan.types import BudgetRow, Ratio
 from tilepipe.report.result import (
@@ -95,6 +105,7 @@ def _loop(loop: LoopInfo) -> dict[str, Any]:
         "staged": list(loop.staged),
         "invariant": list(loop.invariant),
         "scratch": list(loop.scratch),
+        **({"layout": dict(loop.layout)} if loop.layout else {}),
     }
 
 
@@ -136,6 +147,7 @@ def _candidate(c: CandidateReport) -> dict[str, Any]:
         "shared_bytes": plan.shared_bytes,
         "spills": c.spills,
         **_known({"remedies": [_trial(t) for t in c.tried]}),
+        **({"row_padding_bytes": plan.padding} if plan.padding else {}),
     }
 
 
@@ -159,6 +171,8 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
             "races": _races(evidence.races) if evidence.races else None,
             "sass": _sass(evidence.sass) if evidence.sass else None,
             "benchmark": _benchmark(evidence.benchmark) if evidence.benchmark else None,
+            "limit": _limit(evidence.limit) if evidence.limit else None,
+            "bank_conflicts": _banks(evidence.banks) if evidence.banks else None,
         }.items()
         if value is not None
     }
@@ -248,6 +262,35 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
         ),
         **_known({"device": benchmark.device, "reason": benchmark.reason}),
     }
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    numbers = {
+        "original_ms": limit.original_ms,
+        "candidate_ms": limit.candidate_ms,
+        "control_ms": limit.control_ms,
+        "loads_ms": limit.loads_ms,
+        "compute_ms": limit.compute_ms,
+        "limit_ms": limit.limit_ms,
+        "efficiency": limit.efficiency,
+        "copies_speedup": limit.copies_speedup,
+        "overlap_speedup": limit.overlap_speedup,
+    }
+    return _known({"candidate": limit.candidate, **numbers, "reason": limit.reason})
+
+
+def _banks(banks: Banks) -> dict[str, Any]:
+    uses = [
+        {
+            "array": u.array,
+            "access": u.access,
+            "lines": list(u.lines),
+            "original": u.original,
+            "candidate": u.candidate,
+        }
+        for u in banks.uses
+    ]
+    return {"size": banks.size, "uses": uses}
 
 
 def _timing(timing: Timing) -> dict[str, Any]:

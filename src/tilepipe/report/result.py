@@ -8,7 +8,7 @@ from typing import Literal
 
 from tilepipe import __version__
 from tilepipe.diagnostics import Diagnostic, Refusal
-from tilepipe.evidence.types import Benchmark, Correctness, Races, Sass, Status, Trial
+from tilepipe.evidence.types import Banks, Benchmark, Correctness, Limit, Races, Sass, Status, Trial
 from tilepipe.plan.types import BudgetRow, Candidate, Ratio
 
 Outcome = Literal["pipelined", "original_kept", "refused", "failed"]
@@ -35,13 +35,15 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class LoopInfo:
-    """The tile loop: its line, the phases that barriers cut its body into, and its shared arrays by role."""
+    """The tile loop: its line, the phases that barriers cut its body into, and its shared arrays by role. `layout`
+    says of each staged array "padded" where candidates with padded rows exist, else why it keeps its layout."""
 
     line: int
     phases: int
     staged: tuple[str, ...] = ()
     invariant: tuple[str, ...] = ()
     scratch: tuple[str, ...] = ()
+    layout: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Evidence:
     races: Races | None = None
     sass: Sass | None = None
     benchmark: Benchmark | None = None
+    limit: Limit | None = None
+    banks: Banks | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tilepipe.report.result import RunReport
 EXCERPT_LINES = 6
 MAX_REASONS = 3
 MAX_IDS = 2
+NO_CONFLICTS = 1.05  # a few requests of many that conflict are nothing to tell
 
 _STYLE: dict[Status, str] = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 _KIND = {"load": "cyan", "wait": "yellow", "barrier": "magenta", "math": "green"}
@@ -42,6 +43,7 @@ def _print(report: RunReport, console: Console) -> None:
         ("not built, and why", _reasons(report)),
         ("evidence", _evidence(report)),
         ("benchmark", _benchmark(report)),
+        ("bank conflicts", _banks(report)),
         ("SASS", _excerpt(report)),
         ("checklist", _checklist(report)),
     )
@@ -166,6 +168,24 @@ def _benchmark(report: RunReport) -> Table | None:
         row(f"{name} (control)", timing, timing.speedup, "dim")
     for name, timing in words.fastest_first(benchmark):
         row(name, timing, timing.speedup, "bold green" if name == report.chosen else "")
+    return table
+
+
+def _banks(report: RunReport) -> Table | None:
+    """Shared arrays with conflicts, before or after."""
+    banks = report.evidence.banks
+    if banks is None:
+        return None
+    table = _table("array", "access", "lines", "original", report.chosen or "", numbers=(3, 4))
+    for use in banks.uses:
+        if max(use.original or 0.0, use.candidate or 0.0) > NO_CONFLICTS:
+            table.add_row(
+                use.array,
+                use.access,
+                ", ".join(map(str, use.lines)),
+                words.times(use.original),
+                words.times(use.candidate),
+            )
     return table
 
 

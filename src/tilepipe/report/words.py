@@ -9,6 +9,7 @@ from tilepipe.evidence.types import (
     Benchmark,
     Correctness,
     EventKind,
+    Limit,
     Races,
     Sass,
     SizeResult,
@@ -109,7 +110,9 @@ def loop_line(report: RunReport) -> str:
         return ""
     roles = (("staged", loop.staged), ("invariant", loop.invariant), ("scratch", loop.scratch))
     arrays = "".join(f", {role} {', '.join(names)}" for role, names in roles if names)
-    return f"tile loop at line {loop.line}, {loop.phases} phases{arrays}"
+    padded = [name for name, how in loop.layout.items() if how == "padded"]
+    rows = f"; rows of {', '.join(padded)} can be padded" if padded else ""
+    return f"tile loop at line {loop.line}, {loop.phases} phases{arrays}{rows}"
 
 
 def ratio_line(ratio: Ratio | None) -> str:
@@ -205,6 +208,24 @@ def evidence_lines(report: RunReport) -> Iterator[EvidenceLine]:
     if evidence.benchmark:
         words = evidence.benchmark.reason or evidence.benchmark.device
         yield EvidenceLine("benchmark", evidence.benchmark.status, words)
+    if evidence.limit:
+        yield EvidenceLine("limit", *_limit(evidence.limit))
+
+
+def _limit(limit: Limit) -> tuple[Status, str]:
+    """How near the limit, and what of the gain is due to copies and what to overlap."""
+    if limit.efficiency is None:
+        return "unknown", limit.reason or "not timed"
+    alone = (
+        f"{limit.loads_ms:.4g} ms to load, {limit.compute_ms:.4g} to compute, {limit.candidate_ms:.4g} both"
+    )
+    parts = [f"{limit.efficiency:.0%} reached: {alone}"]
+    if limit.copies_speedup is not None:
+        parts.append(f"copies and layout without overlap {limit.copies_speedup:.2f}×")
+    if limit.overlap_speedup is not None:
+        parts.append(f"overlap {limit.overlap_speedup:.2f}×")
+    parts += [limit.reason] if limit.reason else []
+    return "passed", "; ".join(parts)
 
 
 def _correctness(c: Correctness) -> str:

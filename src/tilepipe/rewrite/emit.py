@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
@@ -15,6 +15,14 @@ from tilepipe.kernel.slots import stash
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
 from tilepipe.plan.types import Candidate
+from tilepipe.rewrite.ablations import (
+    Ablation,
+    ablated_candidate,
+    ablated_edits,
+    ablated_ring,
+    ablated_state,
+    left_out,
+)
 from tilepipe.rewrite.api import copy_argument
 from tilepipe.rewrite.api import refused as api_refused
 from tilepipe.rewrite.asynchronous import asynchronous
@@ -46,34 +54,34 @@ class _Pieces:
     stashing: Stashing | None = None
 
 
-def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] = ()) -> Rewrite | Refusal:
+def rewrite(
+    model: KernelModel,
+    candidate: Candidate,
+    proved: tuple[Wide, ...] = (),
+    ablation: Ablation | None = None,
+) -> Rewrite | Refusal:
     """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150).
 
-    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them.
+    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them. `ablation`: with a
+    part of the work taken out, to be timed and not used.
     """
-    if model.one_buffer is not None and candidate.variant != "prefetch":
-        pieces: _Pieces | str = f"{model.one_buffer.diagnostics[0].message}: only one buffer keeps the result"
-    else:
-        pieces = _pieces(model, candidate, proved)
-    if candidate.remedy == "unroll1" and _has_pragma(model):
-        pieces = "the tile loop has a pragma of its own"
-    if isinstance(pieces, str):
+    chosen = candidate if ablation is None else ablated_candidate(candidate, ablation)
+    pieces = chosen if isinstance(chosen, str) else _pieces(model, chosen, proved)
+    if isinstance(pieces, str) or isinstance(chosen, str):
         return refusal("TP150", f"candidate {candidate.id} cannot be emitted: {pieces}", _place(model))
+    candidate = chosen
+    pieces = replace(
+        pieces,
+        state=ablated_state(pieces.state, ablation),
+        ring=ablated_ring(model, pieces.ring, ablation),
+    )
     source = model.file.source
     loop = model.tile.loop
     indent = indent_of(source, loop.span.start)
     shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent, pieces.fragments)
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
-    inner = [*consumer_edits(model, _elsewhere(model, pieces.fragments))]
-    if pieces.stashing is not None:
-        inner += stash_edits(shape, pieces.stashing, start)
-    elif shape.peeled:
-        inner += peeled_edits(shape, start)
-    else:
-        inner += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
-    last = epilogue(shape) if pieces.stashing is None else stash_epilogue(shape)
-    inner.append(Edit(Span(end, end), last))
+    inner = _inner(shape, pieces, Span(start, end), ablation)
     edits = [*pieces.ring.edits, *inner]
     if pieces.wide.wide:
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
@@ -99,6 +107,25 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
         _notes(model, candidate, pieces.ring),
     )  # fmt: skip
+
+
+def _inner(s: Shape, pieces: _Pieces, at: Span, ablation: Ablation | None) -> list[Edit]:
+    """The edits from the loop's first line to its last, prologue and epilogue included."""
+    elsewhere = _elsewhere(s.model, pieces.fragments) | left_out(s.model, ablation)
+    inner = [*consumer_edits(s.model, elsewhere)]
+    if pieces.stashing is not None:
+        return [
+            *inner,
+            *stash_edits(s, pieces.stashing, at.start),
+            Edit(Span(at.end, at.end), stash_epilogue(s)),
+        ]
+    if s.peeled:
+        inner += peeled_edits(s, at.start)
+    else:
+        first = Edit(Span(at.start, at.start), prologue(s))
+        inner += [first, *body_start(s), *body_end(s)]
+    inner.append(Edit(Span(at.end, at.end), epilogue(s)))
+    return ablated_edits(inner, ablation)
 
 
 def _elsewhere(model: KernelModel, fragments: FragmentLoop | None) -> frozenset[Item]:
@@ -137,6 +164,10 @@ def _line_end(model: KernelModel, offset: int) -> int:
 
 
 def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) -> _Pieces | str:
+    if model.one_buffer is not None and candidate.variant != "prefetch":
+        return f"{model.one_buffer.diagnostics[0].message}: only one buffer keeps the result"
+    if candidate.remedy == "unroll1" and _has_pragma(model):
+        return "the tile loop has a pragma of its own"
     state = loader_state(model)
     if isinstance(state, str):
         return state

@@ -283,8 +283,9 @@ def body_start(s: Shape) -> list[Edit]:
         if s.loader.load is not None:
             lines.append("tp_commit();")
     lines += s.fence
-    if s.fragments is None:
-        lines += [named(b, "tp_stage") for b in s.ring.bind]
+    # Where fragments are loaded by a function of their own, only that one names the stage.
+    binds = [b for b in s.ring.bind if s.fragments is None or not b.startswith("auto")]
+    lines += [named(b, "tp_stage") for b in binds]
     return [Edit(Span(at, at), _lines(inside, lines) + "\n")] if lines else []
 
 

@@ -11,7 +11,8 @@ from tilepipe.source import Edit
 class Rewrite:
     """One candidate applied to one kernel.
 
-    `text` is the whole new file; `edits` the edits on the original that make it. `stages_factor` multiplies
+    `text` is the whole new file; `edits` the edits on the original (of a padded candidate: on the padded original)
+    that make it. `stages_factor` multiplies
     the launch's dynamic shared bytes (1: unchanged) and `extra_dynamic_shared` is added to them; both are
     what the *launch* must change. `edited_launches` are lines of launches in the file that were edited.
     """

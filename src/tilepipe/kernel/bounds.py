@@ -1,0 +1,371 @@
+"""What is known of an integer expression's value at compile time: bounds, and a number that divides it.
+
+Names are followed from where they stand to their one declaration: a variable that is set there alone, the counter of a
+`for` that nothing else moves, a macro. What no declaration of the kernel explains (a template argument, a constant of
+the file) is asked of the compiler. Everything else may be anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
+
+from tree_sitter import Node
+
+from tilepipe.kernel.file import Analysed, CudaFile
+from tilepipe.kernel.flow import Flow
+from tilepipe.kernel.macros import expand, expansion_body
+from tilepipe.kernel.names import arguments_of, callee, has, operator_of
+from tilepipe.kernel.symbols import Symbol, declarators
+from tilepipe.source.parse import span
+
+MOST_THREADS = 1024  # per block, and along x and y: CUDA's limit since compute capability 2.0
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_HEADED = ("if_statement", "while_statement", "for_range_loop", "switch_statement")
+DEPTH = 12  # definitions followed through definitions
+_SIGNED = ("int", "long", "long long", "ptrdiff_t", "int32_t", "int64_t")
+_INTEGERS = (
+    *_SIGNED, "unsigned", "unsigned int", "unsigned long", "unsigned long long", "size_t", "std::size_t", "uint32_t",
+    "uint64_t",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Range:
+    """A value in [low, high], None where unbounded, and a multiple of `step` (0: the value is 0)."""
+
+    low: int | None
+    high: int | None
+    step: int = 1
+
+    @property
+    def value(self) -> int | None:
+        """The value where there is only one."""
+        return self.low if self.low == self.high else None
+
+    @property
+    def natural(self) -> bool:
+        """Whether it is known not to be negative."""
+        return self.low is not None and self.low >= 0
+
+    def __add__(self, other: Range) -> Range:
+        return _made(_sum(self.low, other.low), _sum(self.high, other.high), gcd(self.step, other.step))
+
+    def __neg__(self) -> Range:
+        low, high = (None if v is None else -v for v in (self.high, self.low))
+        return Range(low, high, self.step)
+
+    def __mul__(self, other: Range) -> Range:
+        step = self.step * other.step
+        if self.natural and other.natural:
+            low = (self.low or 0) * (other.low or 0)
+            both = self.high is not None and other.high is not None
+            return _made(low, self.high * other.high if both else None, step)  # type: ignore[operator]
+        return Range(None, None, step)
+
+
+ANY = Range(None, None)
+
+
+def number(value: int) -> Range:
+    """A value that is known."""
+    return Range(value, value, abs(value))
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _made(low: int | None, high: int | None, step: int) -> Range:
+    """The range with its bounds drawn in to multiples of the step."""
+    if step > 1:
+        low = None if low is None else -(-low // step) * step
+        high = None if high is None else high // step * step
+    return number(low) if low is not None and low == high else Range(low, high, step)
+
+
+def _wrapped(a: Range) -> Range:
+    """What is left of a value that may have gone beyond 32 bits: of its divisor the power of two."""
+    small = a.high is not None and a.high < 1 << 31
+    return a if small else Range(a.low, None, a.step & -a.step)
+
+
+def quotient(a: Range, by: int) -> Range:
+    """`a / by`; anything where `a` may be negative."""
+    a = _wrapped(a)
+    if by <= 0 or not a.natural:
+        return ANY
+    high = None if a.high is None else a.high // by
+    return _made((a.low or 0) // by, high, a.step // by if a.step % by == 0 else 1)
+
+
+def remainder(a: Range, by: int) -> Range:
+    """`a % by`; anything where `a` may be negative."""
+    a = _wrapped(a)
+    if by <= 0 or not a.natural:
+        return ANY
+    if a.high is not None and a.high < by:
+        return a
+    step = gcd(a.step, by)
+    return Range(0, by - step, step) if step != by else number(0)
+
+
+def _masked(a: Range, mask: int) -> Range:
+    """`a & mask`: bits that are zero in either are zero."""
+    if mask < 0:
+        return ANY
+    high = mask if a.high is None or not a.natural else min(mask, a.high)
+    return _made(0, high, max(a.step & -a.step, mask & -mask) if mask and a.step else 0)
+
+
+def _joined(a: Range, b: Range) -> Range:
+    """Either of two values."""
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
+    return Range(low, high, gcd(a.step, b.step))
+
+
+def _bits(a: Range, b: Range) -> Range:
+    """`a | b` and `a ^ b` of what is not negative."""
+    if not a.natural or not b.natural:
+        return ANY
+    step = gcd(a.step & -a.step, b.step & -b.step)
+    high = None if a.high is None or b.high is None else (1 << max(a.high, b.high).bit_length()) - 1
+    return _made(0, high, step)
+
+
+def _operated(sign: str, a: Range, b: Range) -> Range:
+    c = b.value
+    if sign == "+":
+        return a + b
+    if sign == "-":
+        return a + -b
+    if sign == "*":
+        return a * b
+    if sign in ("|", "^"):
+        return _bits(a, b)
+    if sign == "&" and c is None:
+        a, c = b, a.value
+    if c is None:
+        return ANY
+    if sign == "/":
+        return quotient(a, c)
+    if sign == "%":
+        return remainder(a, c)
+    if sign == "&":
+        return _masked(a, c)
+    if sign in ("<<", ">>") and 0 <= c < 31:
+        return a * number(1 << c) if sign == "<<" else quotient(a, 1 << c)
+    return ANY
+
+
+class Ranges:
+    """Ranges of the expressions of one kernel.
+
+    `threads` bounds the threads of a block, if known; `asked` gives the compiler's value of a text at the tile loop,
+    None where it has none (yet).
+    """
+
+    def __init__(
+        self, file: CudaFile, analysed: Analysed, threads: int | None, asked: Callable[[str], int | None]
+    ) -> None:
+        self.file = file
+        self.threads = threads or MOST_THREADS
+        self.asked = asked
+        self._definers = Flow([analysed.body]).definers
+
+    def of(self, node: Node, at: Node, depth: int = 0) -> Range:
+        """The range of an expression. `at` is the node of the file whose scope its names mean."""
+        kind = node.type
+        if depth > DEPTH:
+            return ANY
+        if kind == "parenthesized_expression" and node.named_children:
+            return self.of(node.named_children[0], at, depth)
+        if kind == "number_literal":
+            return self._literal(self._text(node))
+        if kind in ("identifier", "type_identifier"):  # the latter: a number among template arguments
+            return self._named(self._text(node), at, depth)
+        if kind == "field_expression":
+            return self._coordinate(self._text(node))
+        if kind in ("qualified_identifier", "sizeof_expression"):
+            value = self.asked(self._text(node))
+            return number(value) if value is not None else ANY
+        if kind == "cast_expression":
+            return self._cast(node.child_by_field_name("type"), node.child_by_field_name("value"), at, depth)
+        if kind == "call_expression":
+            return self._called(node, at, depth)
+        parts = [node.child_by_field_name(n) for n in ("left", "right", "consequence", "alternative")]
+        if kind == "binary_expression" and parts[0] is not None and parts[1] is not None:
+            return _operated(
+                operator_of(node), self.of(parts[0], at, depth + 1), self.of(parts[1], at, depth + 1)
+            )
+        if kind == "conditional_expression" and parts[2] is not None and parts[3] is not None:
+            return _joined(self.of(parts[2], at, depth + 1), self.of(parts[3], at, depth + 1))
+        return ANY
+
+    def _text(self, node: Node) -> str:
+        return node.text.decode() if node.text else ""
+
+    def _literal(self, text: str) -> Range:
+        try:
+            return number(int(text.rstrip("uUlL"), 0))
+        except ValueError:
+            return ANY
+
+    def _coordinate(self, text: str) -> Range:
+        base, _, axis = text.partition(".")
+        if axis not in ("x", "y", "z"):
+            return ANY
+        if base == "threadIdx":
+            return Range(0, self.threads - 1)
+        if base == "blockDim":
+            return Range(1, self.threads)
+        return Range(0, None) if base in ("blockIdx", "gridDim") else ANY
+
+    def _cast(self, kind: Node | None, value: Node | None, at: Node, depth: int) -> Range:
+        """A cast to an integer of 32 bits or more keeps what is not negative and bounded."""
+        if kind is None or value is None or self._text(kind).replace("const ", "") not in _INTEGERS:
+            return ANY
+        found = self.of(value, at, depth + 1)
+        small = found.natural and found.high is not None and found.high < 1 << 31
+        return found if small else ANY
+
+    def _called(self, node: Node, at: Node, depth: int) -> Range:
+        macro = self.file.macros.get(callee(node))
+        if macro is not None and macro.parameters is not None:
+            return self._macro(expand(macro, [self._text(a) for a in arguments_of(node)]), at, depth)
+        function, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        name = function.child_by_field_name("name") if function is not None else None
+        types = function.child_by_field_name("arguments") if function is not None else None
+        if name is None or types is None or listed is None or self._text(name) != "static_cast":
+            return ANY
+        if len(types.named_children) != 1 or len(listed.named_children) != 1:
+            return ANY
+        return self._cast(types.named_children[0], listed.named_children[0], at, depth)
+
+    # -- names ---------------------------------------------------------------------------------------------------
+
+    def _named(self, name: str, at: Node, depth: int) -> Range:
+        found = self.declaration(name, at)
+        if found is None:
+            return self._outside(name, at, depth)
+        place, declared, value = found
+        symbol = Symbol((declared, ()), name, "local")
+        kind = self._type(place)
+        if len(self._definers.get(symbol, ())) != 1 or value is None or kind not in (*_INTEGERS, "auto"):
+            return ANY
+        if place.type == "for_statement":
+            return self._counter(place, name, value, at, depth)
+        initial = self.of(value, value, depth + 1)
+        # Below zero an unsigned variable holds something else.
+        return initial if initial.natural or kind in _SIGNED else ANY
+
+    def _type(self, place: Node) -> str:
+        """The type that a declaration or `for` declares."""
+        node = place.child_by_field_name("initializer") if place.type == "for_statement" else place
+        kind = node.child_by_field_name("type") if node is not None else None
+        return self._text(kind) if kind is not None else ""
+
+    def _outside(self, name: str, at: Node, depth: int) -> Range:
+        macro = self.file.macros.get(name)
+        if macro is None:
+            value = self.asked(name)
+            return number(value) if value is not None else ANY
+        return self._macro(macro.body, at, depth) if macro.parameters is None else ANY
+
+    def _macro(self, text: str, at: Node, depth: int) -> Range:
+        body = expansion_body(f"({text})")
+        if body is None or len(body.named_children) != 1 or not body.named_children[0].named_children:
+            return ANY
+        return self.of(body.named_children[0].named_children[0], at, depth + 1)
+
+    def declaration(self, name: str, at: Node) -> tuple[Node, int, Node | None] | None:
+        """What declares a name seen from a place: the declaration (or `for`, or another node whose scope it is), the
+        offset of the name there, and its initialiser; None where nothing in the function does."""
+        node = at
+        while node.parent is not None:
+            outer = node.parent
+            if outer.type == "compound_statement":
+                before = [c for c in outer.named_children if c.end_byte <= node.start_byte]
+                for child in reversed(before):
+                    if found := self._declares(child, name):
+                        return child, found[0], found[1]
+            elif outer.type == "declaration":  # names declared before in the same declaration
+                if found := self._declares(outer, name, node.start_byte):
+                    return outer, found[0], found[1]
+            elif outer.type == "for_statement":
+                start = outer.child_by_field_name("initializer")
+                if start is not None and (found := self._declares(start, name)):
+                    return outer, found[0], found[1]
+            elif outer.type in ("function_definition", "lambda_expression"):
+                if self._is_parameter(outer, name):
+                    return outer, -1, None
+                if outer.type == "function_definition":
+                    return None
+            elif self._head_declares(outer, name):
+                return outer, -1, None
+            node = outer
+        return None
+
+    def _declares(self, node: Node, name: str, before: int | None = None) -> tuple[int, Node | None] | None:
+        if node.type != "declaration":
+            return None
+        found = (d for d in declarators(node) if d.name == name and (before is None or d.offset < before))
+        return next(((d.offset, d.value) for d in found), None)
+
+    def _head_declares(self, node: Node, name: str) -> bool:
+        """Whether a branch, loop or `switch` declares a name in its head, which is not followed."""
+        heads = [node.child_by_field_name(f) for f in ("condition", "declarator", "initializer")]
+        declaring = node.type == "for_range_loop"
+        for head in heads:
+            if head is None or node.type not in _HEADED:
+                continue
+            found = declaring or has(head, "declaration") or has(head, "init_declarator")
+            if found and name in _WORD.findall(self._text(head)):
+                return True
+        return False
+
+    def _is_parameter(self, function: Node, name: str) -> bool:
+        head = function.child_by_field_name("declarator")
+        stack = [head] if head is not None else []
+        while stack:
+            node = stack.pop()
+            if node.type.endswith("parameter_declaration"):
+                if any(d.name == name for d in declarators(node)):
+                    return True
+            else:
+                stack.extend(node.named_children)
+        return False
+
+    def _counter(self, loop: Node, name: str, start: Node, at: Node, depth: int) -> Range:
+        """`for (i = start; i < bound; i += step)`, seen from the loop's body."""
+        body = loop.child_by_field_name("body")
+        condition, update = loop.child_by_field_name("condition"), loop.child_by_field_name("update")
+        if body is None or condition is None or update is None:
+            return ANY
+        inside = span(body).start <= at.start_byte and at.end_byte <= span(body).end
+        step = self._step(update, name)
+        left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
+        if not inside or step is None or left is None or right is None or self._text(left) != name:
+            return ANY
+        first, bound = self.of(start, loop, depth + 1), self.of(right, body, depth + 1)
+        by = number(1) if step is update else self.of(step, body, depth + 1)
+        sign = operator_of(condition)
+        if not by.natural or not bound.natural or sign not in ("<", "<="):
+            return ANY
+        last = bound if sign == "<=" else bound + number(-1)
+        return _made(first.low, last.high, gcd(first.step, by.step))
+
+    def _step(self, update: Node, name: str) -> Node | None:
+        """What a `for` header adds to its counter: the update itself for `++i`."""
+        if update.type == "comma_expression":
+            found = [s for c in update.named_children if (s := self._step(c, name)) is not None]
+            return found[0] if len(found) == 1 else None
+        if update.type == "update_expression":
+            return update if self._text(update).replace(" ", "") in (f"++{name}", f"{name}++") else None
+        left = update.child_by_field_name("left")
+        if update.type == "assignment_expression" and left is not None and self._text(left) == name:
+            return update.child_by_field_name("right") if operator_of(update) == "+=" else None
+        return None

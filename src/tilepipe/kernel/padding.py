@@ -1,0 +1,225 @@
+"""Padding of a staged array's rows against bank conflicts: `As[BM][BK]` becomes `As[BM][BK + 8]`.
+
+Shared memory has 32 banks of 4 bytes. Eight rows read 16 bytes each at one column (`ldmatrix`, and `wmma` loads, which
+become it) meet in the banks unless the rows begin at different 16-byte chunks modulo eight, that is unless a row has an
+odd number of chunks. 16 bytes more make an even number odd, and keep 16-byte accesses aligned.
+
+A row is padded only if every mention of the array in the kernel is an access to one of its rows that is understood and
+proved to stay in that row; then each element is found where it was put, whatever else the kernel does. The forms are
+those of `accesses.py`. And beside:
+
+- An array with one extent has rows as long as its leading dimension says; its indices are changed as `flat.py` tells.
+- The leading dimension given to a `wmma` access is the row's length, and becomes the padded one. CUDA wants the address
+  of a fragment to be a multiple of 32 bytes, and the leading dimension one of 16 (CUDA C++ Programming Guide, "Warp
+  Matrix Functions"): the row's number is proved even, so that what the padding adds to the address is a multiple
+  of 32 bytes, and the address is aligned as it was.
+- The padding of all rows together is a multiple of 128 bytes, so that every other shared variable stays as aligned as
+  it was wherever the compiler puts it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tree_sitter import Node
+
+from tilepipe.kernel.accesses import Accesses, RowAccess
+from tilepipe.kernel.bounds import Range, Ranges
+from tilepipe.kernel.flat import Rows
+from tilepipe.kernel.mentions import KeepsLayoutError
+from tilepipe.kernel.model import Answers, Ask, KernelModel
+from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.wmma import leading_dimensions
+from tilepipe.source import Edit
+from tilepipe.source.parse import span
+
+PAD = 16  # bytes added to each row
+CHUNK = 16  # bytes that a lane's part of a matrix load takes
+FRAGMENT = 32  # bytes that a fragment's address is a multiple of
+BLOCK = 128  # bytes, the coarsest alignment that shared variables are given
+_PLAIN = re.compile(r"[\w\s+*:]+")
+
+
+@dataclass(frozen=True)
+class Padding:
+    """`edits` on the model's file that pad the arrays of `rows` (name → bytes of a row before); `kept` says why the
+    other staged arrays keep their layout. `asks` must be answered first where there are any."""
+
+    edits: tuple[Edit, ...]
+    rows: Mapping[str, int]
+    kept: Mapping[str, str]
+    asks: tuple[Ask, ...]
+
+    @property
+    def layout(self) -> Mapping[str, str]:
+        """Each staged array with "padded", or why it keeps its layout."""
+        return {**dict.fromkeys(self.rows, "padded"), **self.kept}
+
+
+def padding(model: KernelModel, answers: Answers) -> Padding:
+    """Pad the staged arrays whose rows meet in banks. `answers` by the keys of earlier `asks`."""
+    padder = _Padder(model, answers)
+    edits: list[Edit] = []
+    rows: dict[str, int] = {}
+    kept: dict[str, str] = {}
+    for array in sorted({b.array for b in model.buffers}, key=lambda s: s.key):
+        try:
+            found, row = padder.padded(array)
+        except KeepsLayoutError as reason:
+            kept[array.name] = str(reason)
+            continue
+        if _overlap([*edits, *found]):
+            kept[array.name] = "its indices name another tile"
+            continue
+        edits += found
+        rows[array.name] = row
+    return Padding(tuple(dict.fromkeys(edits)), rows, kept, tuple(padder.asks.values()))
+
+
+def _overlap(edits: list[Edit]) -> bool:
+    """Whether two different edits touch the same text."""
+    spans = sorted({(e.span.start, e.span.end) for e in edits})
+    return any(a[1] > b[0] for a, b in pairwise(spans))
+
+
+class _Padder:
+    def __init__(self, model: KernelModel, answers: Answers) -> None:
+        self.model = model
+        self.answers = answers
+        self.asks: dict[str, Ask] = {}
+        self.ranges = Ranges(model.file, model.analysed, model.max_threads, self._constant)
+
+    def _asked(self, text: str, at: int) -> int | None:
+        key = f"value:{at}:{text}"
+        if key not in self.answers:
+            self.asks[key] = Ask(key, "value", text, at)
+        value = self.answers.get(key)
+        return value if isinstance(value, int) else None
+
+    def _constant(self, text: str) -> int | None:
+        return self._asked(text, self.model.tile.loop.span.start)
+
+    # -- one array -----------------------------------------------------------------------------------------------
+
+    def padded(self, array: Symbol) -> tuple[list[Edit], int]:
+        """The edits that pad an array's rows, and the bytes of a row before. Raises KeepsLayoutError."""
+        extent = self._innermost(array)
+        rows, row, size = self._shape(array)
+        if row % CHUNK or size not in (1, 2, 4, 8, 16):
+            raise KeepsLayoutError(f"rows of {row} bytes are not made of 16-byte chunks")
+        if row // CHUNK % 2:
+            raise KeepsLayoutError(f"rows of {row} bytes begin at different banks already")
+        if rows * PAD % BLOCK:
+            raise KeepsLayoutError(f"the padding of {rows} rows is no multiple of {BLOCK} bytes")
+        more = PAD // size
+        shape = Rows(row // size, more, self._row_name(array, row // size))
+        accesses = Accesses(self.model, self.ranges, self._constant, array, size, shape)
+        edits = [self._longer(extent, more if array.rank == 2 else rows * more), *accesses.index_edits()]
+        for access in accesses.found():
+            self._stays_in_row(access, row, size)
+            if access.leading is not None:
+                edits.append(self._leading(access, access.leading, row, size))
+        return edits, row
+
+    def _innermost(self, array: Symbol) -> Node:
+        """The text of the innermost extent in the declaration."""
+        model = self.model
+        if array.extern or any(b.piece != array for b in model.buffers if b.array == array):
+            raise KeepsLayoutError("it is dynamic shared memory, or several tiles in one array")
+        if not model.kernel.body.start < array.decl.start < model.kernel.body.end:
+            raise KeepsLayoutError("it is declared outside of the kernel")
+        if array.rank > 2:
+            raise KeepsLayoutError(f"it is declared with {array.rank} extents")
+        node = model.file.tree.root.named_descendant_for_byte_range(array.decl.start, array.decl.end)
+        if node is None or node.type != "declaration" or node.start_byte != array.decl.start:
+            raise KeepsLayoutError("its declaration is not understood")
+        declared = next(
+            (
+                c
+                for i, c in enumerate(node.children)
+                if node.field_name_for_child(i) == "declarator" and c.start_byte <= array.key[0] < c.end_byte
+            ),
+            None,
+        )
+        extent = (
+            declared.child_by_field_name("size")
+            if declared is not None and declared.type == "array_declarator"
+            else None
+        )
+        if extent is None:
+            raise KeepsLayoutError("its declaration is not understood")
+        self._alone(array)
+        return extent
+
+    def _alone(self, array: Symbol) -> None:
+        """Nothing else of the kernel has the array's name."""
+        for statement in self.model.analysed.body.walk():
+            if any(s.name == array.name and s != array for s in statement.declares):
+                raise KeepsLayoutError("another variable has its name")
+        if any(re.search(rf"\b{array.name}\b", m.body) for m in self.model.file.macros.values()):
+            raise KeepsLayoutError("a macro names it")
+
+    def _shape(self, array: Symbol) -> tuple[int, int, int]:
+        """Rows, bytes of a row, bytes of an element."""
+        loop = self.model.tile.loop.span.start
+        at = array.decl.end if array.decl.start > loop else loop
+        whole = self._asked(f"sizeof({array.name})", at)
+        size = self._asked(f"sizeof({array.name}{'[0]' * array.rank})", at)
+        row = self._asked(f"sizeof({array.name}[0])", at) if array.rank == 2 else self._led(array, size or 1)
+        if not whole or not row or not size:
+            raise KeepsLayoutError("its extents are not known")
+        if whole % row:
+            raise KeepsLayoutError("its size is no whole number of rows")
+        return whole // row, row, size
+
+    def _led(self, array: Symbol, size: int) -> int | None:
+        """Bytes of a row of an array with one extent, by the leading dimension of its matrix accesses."""
+        leading = self._all_leading(array)
+        if not leading:
+            raise KeepsLayoutError("it has one extent, and no leading dimension tells how long its rows are")
+        lengths = {self.ranges.of(node, node).value for node in leading}
+        length = lengths.pop() if len(lengths) == 1 else None
+        return length * size if length else None
+
+    def _all_leading(self, array: Symbol) -> list[Node]:
+        body = self.model.kernel.body
+        root = self.model.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
+        return leading_dimensions(root, array.name) if root is not None else []
+
+    def _row_name(self, array: Symbol, length: int) -> str:
+        """What the author calls the length of a row, if it is a name of the file that no variable of the kernel hides;
+        else the number."""
+        declared = {s.name for st in self.model.analysed.body.walk() for s in st.declares}
+        declared |= set(self.model.kernel.parameters)
+        names = [
+            self.model.file.source.slice(span(n)) for n in self._all_leading(array) if n.type == "identifier"
+        ]
+        return next((name for name in names if name not in declared), str(length))
+
+    def _longer(self, extent: Node, more: int) -> Edit:
+        """A length in elements with `more` added."""
+        text = self.model.file.source.slice(span(extent))
+        bare = text if _PLAIN.fullmatch(text) else f"({text})"
+        return Edit(span(extent), f"{bare} + {more}")
+
+    # -- one access ----------------------------------------------------------------------------------------------
+
+    def _stays_in_row(self, access: RowAccess, row: int, size: int) -> None:
+        column = access.column
+        if not column.natural or column.high is None:
+            raise KeepsLayoutError(f"the column of the access in line {access.line} is not bounded")
+        if column.high * size + access.bytes > row:
+            raise KeepsLayoutError(f"the access in line {access.line} may cross the end of its row")
+        if access.bytes > PAD and access.leading is None:
+            raise KeepsLayoutError(f"the access in line {access.line} is wider than {PAD} bytes")
+
+    def _leading(self, access: RowAccess, leading: Node, row: int, size: int) -> Edit:
+        known: Range = self.ranges.of(leading, leading)
+        if known.value is None or known.value * size != row:
+            raise KeepsLayoutError(f"the leading dimension in line {access.line} is not the row's length")
+        if access.row.step * PAD % FRAGMENT:
+            raise KeepsLayoutError(f"the row in line {access.line} is not known to be even")
+        return self._longer(leading, PAD // size)
