@@ -12,7 +12,9 @@ from tilepipe.diagnostics import Place, Refusal, error
 from tilepipe.gpu import Arch, normalise_arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.model import KernelModel, build, study
-from tilepipe.kernel.widen import Wide, constants_wanted, widen
+from tilepipe.kernel.repartition import repartitioned
+from tilepipe.kernel.spread import spread_asks
+from tilepipe.kernel.widen import Narrow, Widened, constants_wanted
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
 from tilepipe.plan.candidates import Resources, Wishes, make_plan
@@ -104,23 +106,24 @@ class Job:
         return found if isinstance(found, Refusal) else found[0]
 
     @cached_property
-    def wide(self) -> tuple[Wide, ...]:
+    def wide(self) -> tuple[Widened, ...]:
         """The copies that may be re-partitioned, with the conditions under which they may."""
         found = self._studied
         return () if isinstance(found, Refusal) else found[1]
 
     @cached_property
-    def _studied(self) -> tuple[KernelModel, tuple[Wide, ...]] | Refusal:
+    def _studied(self) -> tuple[KernelModel, tuple[Widened, ...]] | Refusal:
         found = study(self.file, self.kernel, self.options.no_alias)
         if isinstance(found, Refusal):
             return found
-        asks = (*found.asks, *constants_wanted(found))
+        asks = (*found.asks, *constants_wanted(found), *spread_asks(found))
         questions = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
         answers = self.toolchain.answer(self.unit(found.text), questions)
         if isinstance(answers, Refusal):
             return answers
         model = build(found, answers)
-        return model, tuple(w for w in widen(model, answers) if isinstance(w, Wide))
+        results = repartitioned(model, answers, self._block)
+        return model, tuple(w for w in results if not isinstance(w, Narrow))
 
     @cached_property
     def plan(self) -> Plan | Refusal:
@@ -147,6 +150,14 @@ class Job:
             return plan
         ids = ", ".join(c.id for c in plan.candidates)
         return error("TP124", f"there is no candidate {wishes.words}", help=f"the candidates are: {ids}")
+
+    @property
+    def _block(self) -> tuple[int, int, int] | None:
+        """The shape of a block as the problem file launches it."""
+        if self.problem is None or not self.main_size:
+            return None
+        x, y, z, *_ = (*(evaluate(text, self.main_size) for text in self.problem.block), 1, 1)
+        return x, y, z
 
     @cached_property
     def threads(self) -> int:

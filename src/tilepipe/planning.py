@@ -10,7 +10,7 @@ from tilepipe.builds import Built, build_variants, launches_compile, loses_resid
 from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
-from tilepipe.kernel.widen import Wide, covered
+from tilepipe.kernel.widen import Widened, covered
 from tilepipe.plan.candidates import Wishes
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
@@ -109,7 +109,7 @@ def _no_prediction(job: Job) -> Diagnostic:
 
 
 def candidate_report(
-    model: KernelModel, candidate: Candidate, built: Built | None = None, wide: Iterable[Wide] = ()
+    model: KernelModel, candidate: Candidate, built: Built | None = None, wide: Iterable[Widened] = ()
 ) -> CandidateReport:
     """What is known of a candidate: with its registers and spills once it is built. `wide` are the copies that
     a candidate with `copy_bytes` may widen."""

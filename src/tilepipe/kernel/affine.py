@@ -110,10 +110,10 @@ def _binary(node: Node, text: Callable[[Node], str], lookup: Lookup) -> Form | N
         return a - b
     if sign == "*":
         return a * b
-    return _exact(sign, a.constant, b.constant)
+    return exact(sign, a.constant, b.constant)
 
 
-def _exact(sign: str, a: Vector | None, b: Vector | None) -> Form | None:
+def exact(sign: str, a: Vector | None, b: Vector | None) -> Form | None:
     """Operators that are taken element by element, on values of zero and above."""
     if a is None or b is None or (a < 0).any() or (b < 0).any():
         return None

@@ -39,22 +39,28 @@ _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")
 
 
 @dataclass(frozen=True, eq=False)
-class Wide:
-    """A copy that may move `bytes` at a time, `elements` of the author's elements, once `conditions` hold.
+class Widened:
+    """A copy that may move `bytes` at a time, `elements` of the author's elements, once `conditions` hold."""
+
+    copy: Copy
+    bytes: int
+    elements: int
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Wide(Widened):
+    """A copy whose loop keeps its form.
 
     `loop` is the copy loop; `index` the variable that numbers the tile's elements (its counter, or a local that
     `declared` spans the initialiser of); `count` the number of elements, `threads` of threads that share them.
     """
 
-    copy: Copy
-    bytes: int
-    elements: int
     loop: Statement
     index: Symbol
     declared: Span | None
     count: int
     threads: int
-    conditions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
     asks: dict[str, Ask] = {}
     for copy in copies:
         offset = offsets[str(copy.use.item.statement.span.start)]
-        for name in _maybe_constants(found):
+        for name in maybe_constants(found):
             asks.setdefault(f"const:{name}", Ask(f"const:{name}", "value", name, offset))
         base = copy.target.split("[")[0]
         for rank in range(copy.target.count("[")):
@@ -83,7 +89,7 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
     return tuple(asks.values())
 
 
-def _maybe_constants(found: Study) -> list[str]:
+def maybe_constants(found: Study) -> list[str]:
     """Names in the kernel that are neither its parameters nor its variables: macros, constants, template arguments."""
     body = found.analysed.body
     variables = {s.name for st in body.walk() for s in st.declares if not s.const}
@@ -93,7 +99,7 @@ def _maybe_constants(found: Study) -> list[str]:
     stack = [root] if root is not None else []
     while stack:
         node = stack.pop()
-        if node.type == "identifier" and node.text:
+        if node.type in ("identifier", "qualified_identifier") and node.text:
             names.add(node.text.decode())
         stack.extend(node.named_children)
     builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
@@ -108,7 +114,7 @@ def widen(model: KernelModel, answers: Answers) -> tuple[Wide | Narrow, ...]:
     return tuple(prover.prove(c) for c in model.copies if isinstance(c, Copy))
 
 
-def covered(model: KernelModel, proved: Iterable[Wide]) -> frozenset[Symbol]:
+def covered(model: KernelModel, proved: Iterable[Widened]) -> frozenset[Symbol]:
     """The staged tiles all of whose copies may be widened."""
     wide = {id(w.copy) for w in proved}
     found = {b.piece: [c for c in model.copies if c.use.buffer == b.piece] for b in model.buffers}
@@ -161,8 +167,8 @@ class _Prover:
         for atom in self._atoms(self.names.expression(copy.guard)) if copy.guard is not None else ():
             self._uniform(atom, copy, domain, width)
         return Wide(
-            copy, bytes_, width, domain.loop, domain.index, domain.declared, domain.count, domain.threads,
-            (*domain.conditions, *self._needs),
+            copy, bytes_, width, (*domain.conditions, *self._needs),
+            domain.loop, domain.index, domain.declared, domain.count, domain.threads,
         )  # fmt: skip
 
     # -- addresses -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tilepipe.gpu import Arch
 from tilepipe.kernel.model import Buffer, KernelModel
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import Wide, covered
+from tilepipe.kernel.widen import Widened, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
 from tilepipe.plan.types import BudgetRow, Candidate, Form, Plan, Variant
 
@@ -88,7 +88,7 @@ def make_plan(
     have: Resources,
     work: TileWork | None,
     wishes: Wishes,
-    wide: tuple[Wide, ...] = (),
+    wide: tuple[Widened, ...] = (),
 ) -> Plan:
     """Budget, ratio and every candidate with its status; `order` lists the viable ones, best predicted first."""
     staged = sum({b.array: b.bytes or 0 for b in model.buffers if not b.dynamic}.values())

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
 from tilepipe.rewrite.counted import CountedLoops
+from tilepipe.rewrite.lines import indent_of
 from tilepipe.rewrite.project import Projection
+from tilepipe.rewrite.spread import first_threads, nothing_else, spread_text
 from tilepipe.rewrite.wide import NONE, Repartition
+from tilepipe.source import Edit, Span
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -30,7 +36,11 @@ def asynchronous(
     flow = model.tile.flow
     copies = [c for c in model.copies if isinstance(c, Copy) and c.use.buffer in buffers]
     uses = {c.use.item: c.uses for c in copies}
-    replaced = {id(c.replaces): _call(model, c, wide.of(c)) for c in copies}
+    replaced = {id(c.replaces): _call(model, c, wide.of(c)) for c in copies if id(c) not in wide.spread}
+    anew = [wide.spread[id(c)] for c in copies if id(c) in wide.spread]
+    uses |= {s.copy.use.item: s.redeclared.uses for s in anew}
+    blocks, before = _blocks(model, anew)
+    replaced |= blocks
     merged = {id(s) for c in copies if c.replaces is not c.use.item.statement for s in c.replaces.walk()}
     merged -= {id(c.replaces) for c in copies}
     fills = [
@@ -45,10 +55,48 @@ def asynchronous(
     kept = flow.backward([*uses, *fills, *advancing], uses, without)
     foreign = {s.item for s in model.tile.stores if s.buffer not in buffers}
     keep = frozenset(kept - foreign)
-    return Projection(model.file.source, model.tile, keep, replaced, loops.edits(keep), loops.pragmas(keep))
+    edits = loops.edits(keep)
+    edits |= {at: (*before[at], *edits.get(at, ())) for at in before}
+    return Projection(model.file.source, model.tile, keep, replaced, edits, loops.pragmas(keep))
 
 
-def _call(model: KernelModel, copy: Copy, wide: Wide | None) -> str:
+def _blocks(model: KernelModel, spreads: list[Spread]) -> tuple[dict[int, str], dict[int, tuple[Edit, ...]]]:
+    """The blocks that take the place of nests, by id of the statement, and those that stand before a nest which
+    other copies keep."""
+    first = first_threads(spreads)
+    texts: dict[int, list[str]] = {}
+    nests = {id(s.nest): s.nest for s in spreads}
+    for spread in spreads:
+        texts.setdefault(id(spread.nest), []).append(_block(model, spread, first.get(id(spread.copy), 0)))
+    blocks: dict[int, str] = {}
+    before: dict[int, tuple[Edit, ...]] = {}
+    for at, nest in nests.items():
+        mine = [s for s in spreads if s.nest is nest]
+        joined = "\n".join(texts[at])
+        if nothing_else(nest, mine):
+            blocks[at] = joined
+        else:
+            blocks |= {id(s.copy.replaces): "" for s in mine}
+            indent = indent_of(model.file.source, nest.span.start)
+            moved = joined.replace("\n", f"\n{indent}").replace(f"\n{indent}#", "\n#")
+            before[at] = (Edit(Span(nest.span.start, nest.span.start), f"{moved}\n{indent}"),)
+    return blocks, before
+
+
+def _block(model: KernelModel, spread: Spread, first: int) -> str:
+    copy = spread.copy
+
+    def call(changed: Callable[[str], str]) -> str:
+        guard, fill = (changed(t) if t is not None else None for t in (copy.guard, copy.fill))
+        there = replace(
+            copy, target=changed(copy.target), source=changed(copy.source), guard=guard, fill=fill
+        )
+        return _call(model, there, spread)
+
+    return spread_text(spread, first, call)
+
+
+def _call(model: KernelModel, copy: Copy, wide: Wide | Spread | None) -> str:
     target, source = address(copy.target), address(copy.source)
     function = f"tp_copy_wide<{wide.bytes}>" if wide is not None else "tp_copy"
     if copy.guard is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import Wide
+from tilepipe.kernel.widen import Widened
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.asynchronous import asynchronous
 from tilepipe.rewrite.consumer import consumer_edits
@@ -21,6 +21,7 @@ from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
 from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import STAGES, Ring, ring, single
+from tilepipe.rewrite.spread import moved_pointers
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
 from tilepipe.rewrite.wide import NONE, Repartition, dispatched, repartition
@@ -35,7 +36,7 @@ class _Pieces:
     wide: Repartition
 
 
-def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] = ()) -> Rewrite | Refusal:
+def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...] = ()) -> Rewrite | Refusal:
     """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150).
 
     `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them.
@@ -56,7 +57,7 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...] =
         inner += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
     inner.append(Edit(Span(end, end), epilogue(shape)))
     edits = [*pieces.ring.edits, *inner]
-    if pieces.wide.wide:
+    if pieces.wide:
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
         text = dispatched(model, pieces.wide, pieces.ring.first, pipelined, source.slice(Span(start, end)))
         edits = [*pieces.ring.edits, Edit(Span(start, end), text)]
@@ -110,7 +111,7 @@ def _line_end(model: KernelModel, offset: int) -> int:
     return len(data) if end < 0 else end + 1
 
 
-def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) -> _Pieces | str:
+def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...]) -> _Pieces | str:
     state = loader_state(model)
     if isinstance(state, str):
         return state
@@ -159,9 +160,10 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     if refused is not None:
         return refused
     in_loop = any(b.array.decl.start > model.tile.loop.span.start for b in model.buffers)
-    if wide.wide and (rings.rebind or in_loop or candidate.form == "textbook"):
+    if wide and (rings.rebind or in_loop or candidate.form == "textbook"):
         return "wide copies need a ring whose tiles are declared before the loop and not read after it"
-    return _Pieces(state, Loader(load, staging), rings, wide)
+    started = replace(state, setup=(*moved_pointers(tuple(wide.spread.values())), *state.setup))
+    return _Pieces(started, Loader(load, staging), rings, wide)
 
 
 def _names_taken(model: KernelModel, rings: Ring) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import Wide
+from tilepipe.kernel.widen import Wide, Widened
 from tilepipe.rewrite.lines import indent_of, line_start, reindent
 from tilepipe.source import Edit, Span
 
@@ -18,10 +19,15 @@ class Repartition:
     """The copies that a candidate widens, by the copy, and the conditions that the block must meet for it."""
 
     wide: dict[int, Wide]  # by id of the copy
+    spread: dict[int, Spread] = field(default_factory=dict)  # those dealt to the threads anew
+
+    def __bool__(self) -> bool:
+        return bool(self.wide or self.spread)
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(c for w in self.wide.values() for c in w.conditions))
+        proved: tuple[Widened, ...] = (*self.wide.values(), *self.spread.values())
+        return tuple(dict.fromkeys(c for w in proved for c in w.conditions))
 
     def of(self, copy: Copy) -> Wide | None:
         """How the copy is widened, None where it stays."""
@@ -34,18 +40,20 @@ class Repartition:
     def covers(self, model: KernelModel, piece: Symbol) -> bool:
         """Whether every copy into the buffer is widened."""
         copies = [c for c in model.copies if c.use.buffer == piece]
-        return bool(copies) and all(id(c) in self.wide for c in copies)
+        return bool(copies) and all(id(c) in self.wide or id(c) in self.spread for c in copies)
 
 
 NONE = Repartition({})
 
 
-def repartition(model: KernelModel, proved: Iterable[Wide], most: int) -> Repartition | str:
+def repartition(model: KernelModel, proved: Iterable[Widened], most: int) -> Repartition | str:
     """Widen every copy loop in which all copies may be widened alike, up to `most` bytes; a reason for none.
 
     All copies of one loop share its index, so they are widened together or not at all.
     """
-    by_copy = {id(w.copy): w for w in proved if w.bytes <= most}
+    usable = [w for w in proved if w.bytes <= most]
+    by_copy = {id(w.copy): w for w in usable if isinstance(w, Wide)}
+    spread = {id(w.copy): w for w in usable if isinstance(w, Spread)}
     chosen: dict[int, Wide] = {}
     for wide in by_copy.values():
         together = [by_copy.get(id(c)) for c in model.copies if wide.loop in c.use.item.parents]
@@ -55,9 +63,9 @@ def repartition(model: KernelModel, proved: Iterable[Wide], most: int) -> Repart
         others = [s for s in wide.loop.children[0].walk() if s.kind not in ("block", "declaration")]
         if same and all(id(s) in merged for s in others):
             chosen[id(wide.copy)] = wide
-    if not chosen:
+    if not chosen and not spread:
         return "no copy can be proved wider than it is"
-    return Repartition(chosen)
+    return Repartition(chosen, spread)
 
 
 def loop_edits(model: KernelModel, wide: Wide) -> tuple[Edit, ...]:
