@@ -15,6 +15,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _LINE_JOIN = re.compile(r"\\\r?\n")
 _VALUE = re.compile(r"[\w\s.+\-*/%<>]*")
 _ACTS = re.compile(r"\+\+|--|restrict|volatile")
+# A name alone in parentheses, where these change nothing: `(a) && (b)` would be read as a conversion to a type `a`.
+_GROUPED = re.compile(r"(?<![\w)>\]])\(\s*(\w+)\s*\)(?=\s*(?:[-+*&]|$))")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -70,7 +72,7 @@ def expand(macro: Macro, arguments: Sequence[str]) -> str:
     if macro.parameters is None:
         return macro.body
     values = dict(zip(macro.parameters, arguments, strict=False))
-    return _WORD.sub(lambda m: values.get(m.group(), m.group()), macro.body)
+    return _GROUPED.sub(r"\1", _WORD.sub(lambda m: values.get(m.group(), m.group()), macro.body))
 
 
 @lru_cache(maxsize=4096)

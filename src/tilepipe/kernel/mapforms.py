@@ -337,6 +337,20 @@ class Forms:
         else:
             yield from self._followed(value, depth)
 
+    def conjunction(self, value: Value) -> Iterator[tuple[str, Value, Value]]:
+        """Comparisons that must all hold for the condition to hold."""
+        node = value.node
+        if node.type in ("parenthesized_expression", "condition_clause"):
+            yield from self.conjunction(Value(node.named_children[-1], value.scope, value.item))
+        elif node.type == "binary_expression":
+            sign = self._text(self._part(value, "operator").node)
+            left, right = self._part(value, "left"), self._part(value, "right")
+            if sign == "&&":
+                yield from self.conjunction(left)
+                yield from self.conjunction(right)
+            elif sign in ("<", ">", "<=", ">=", "==", "!="):
+                yield sign, left, right
+
     def _followed(self, value: Value, depth: int) -> Iterator[tuple[str, Value, Value]]:
         node = value.node
         text = self._text(node)

@@ -23,7 +23,7 @@ from tilepipe.kernel.resolve import NotProvedError, Resolver
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import WIDEST, Widened
+from tilepipe.kernel.widen import WIDEST, Widened, one_fill
 
 Mask = npt.NDArray[np.bool_]
 
@@ -74,6 +74,8 @@ class Spreader:
         if not isinstance(size, int) or size >= WIDEST:
             raise NotProvedError("the author's copies are as wide as they can be")
         self._undisturbed()
+        if not one_fill(self.copy, self.model.file.macros):
+            raise NotProvedError("what is stored outside of the guard differs between elements")
         reason = ""
         for bytes_ in (16, 8, 4):
             if bytes_ <= size or bytes_ % size:
@@ -154,7 +156,7 @@ class Spreader:
         grid = grid_of(axes, self.block, width)
         pointers = self._pointers(self._forms(grid, steps))
         masks = self._masks(pointers.forms, counters)
-        live = self._live(pointers.forms, counters)
+        live = self._live(pointers.forms, counters) & ~self._excluded(pointers.forms)
         groups = live.reshape(-1, width)
         if not np.array_equal(groups, np.broadcast_to(groups[:, :1], groups.shape)):
             raise NotProvedError("a loop ends within a group")
@@ -181,8 +183,25 @@ class Spreader:
         live = np.ones(forms.grid.count, np.bool_)
         for counter in counters:
             first, end = forms.constant(counter.start), forms.most(counter.bound)
+            if np.any(first < 0) or np.any(end < 0):
+                raise NotProvedError("a copy loop's bounds are below zero")
             live &= first + counter.step * forms.grid.turns[counter.symbol] < end + counter.inclusive
         return live
+
+    def _excluded(self, forms: Forms) -> Mask:
+        """Which elements fail a comparison of numbers that a branch around the copy asks for."""
+        fails = np.zeros(forms.grid.count, np.bool_)
+        for value, text in self.whens:
+            if text.startswith("!"):
+                continue
+            for sign, left, right in forms.conjunction(value):
+                try:
+                    low, high = forms.constant(left), forms.constant(right)
+                except NotProvedError:
+                    continue
+                if np.all(low >= 0) and np.all(high >= 0):  # unsigned differences below zero wrap
+                    fails |= ~_COMPARED[sign](low, high)
+        return fails
 
     def _masks(self, forms: Forms, counters: list[Counter]) -> list[tuple[Value, str]]:
         """The loop conditions that some element may not meet, which the new form must ask."""
@@ -349,6 +368,9 @@ def _asked(block: Block) -> str:
     return f"blockDim.x == {x} && blockDim.y == {y} && blockDim.z == {z}"
 
 
+_COMPARED = {
+    "<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
+}  # fmt: skip
 # Bytes of the vector types that casts in copies name.
 _SIZES = {
     "char": 1, "signed char": 1, "unsigned char": 1, "int8_t": 1, "uint8_t": 1, "char4": 4, "uchar4": 4,

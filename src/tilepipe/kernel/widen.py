@@ -27,6 +27,7 @@ from tree_sitter import Node
 from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, evaluate, number
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.domains import Domain, Domains
+from tilepipe.kernel.macros import Macro
 from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
@@ -83,20 +84,24 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
         for name in maybe_constants(found):
             asks.setdefault(f"const:{name}", Ask(f"const:{name}", "value", name, offset))
         base = copy.target.split("[")[0]
-        for rank in range(copy.target.count("[")):
+        for rank in range(copy.target.count("[") if base.isidentifier() else 0):
             key = f"extent:{copy.use.buffer.name}:{rank}"
             asks.setdefault(key, Ask(key, "value", f"sizeof({base}{'[0]' * rank}[0])", offset))
     return tuple(asks.values())
 
 
 def maybe_constants(found: Study) -> list[str]:
-    """Names in the kernel that are neither its parameters nor its variables: macros, constants, template arguments."""
+    """Names in the kernel, and in helpers that copy, that are neither parameters nor variables: macros, constants,
+    template arguments."""
     body = found.analysed.body
     variables = {s.name for st in body.walk() for s in st.declares if not s.const}
     variables |= {p.name for p in found.analysed.parameters}
     names: set[str] = set()
     root = found.file.tree.root.named_descendant_for_byte_range(body.span.start, body.span.end)
     stack = [root] if root is not None else []
+    called = {c.use.item.statement.span.start for c in found.copies if c.use.item.statement.context}
+    helpers = [f.body for f in found.file.functions.values() if not f.foreign]
+    stack += [h for h in helpers if any(h.start_byte <= at < h.end_byte for at in called)]
     while stack:
         node = stack.pop()
         if node.type in ("identifier", "qualified_identifier") and node.text:
@@ -121,6 +126,15 @@ def covered(model: KernelModel, proved: Iterable[Widened]) -> frozenset[Symbol]:
     return frozenset(
         piece for piece, copies in found.items() if copies and all(id(c) in wide for c in copies)
     )
+
+
+def one_fill(copy: Copy, macros: Mapping[str, Macro]) -> bool:
+    """Whether what is stored outside of the guard is one value for all: it names no variable but parameters."""
+    words = set(re.findall(r"[A-Za-z_]\w*", copy.fill or ""))
+    for _ in range(DEPTH):
+        words |= {w for name in words & macros.keys() for w in re.findall(r"[A-Za-z_]\w*", macros[name].body)}
+    named = [s for s in copy.uses if s.name in words]
+    return "threadIdx" not in words and all(s.kind == "param" and not s.pointer for s in named)
 
 
 class _Prover:
@@ -154,6 +168,8 @@ class _Prover:
     def _attempt(self, copy: Copy, size: int, bytes_: int) -> Wide:
         self._needs = {}
         width = bytes_ // size
+        if not one_fill(copy, self.model.file.macros):
+            raise NotProvedError("what is stored outside of the guard differs between elements")
         domain = self.domains.of(copy)
         if domain.count % width:
             raise NotProvedError(f"{domain.count} elements are no multiple of {width}")

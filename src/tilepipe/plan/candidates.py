@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tilepipe.gpu import Arch
@@ -104,7 +105,7 @@ def make_plan(
         max_stages=MAX_STAGES,
     )
     ratio = compute_load_ratio(arch, work, rows[0])
-    widened = covered(model, wide)
+    widened = {p: min(w.bytes for w in wide if w.copy.use.buffer == p) for p in covered(model, wide)}
     judge = _Judge(model, arch, have, work, wishes, rows, staged, widened)
     candidates = tuple(judge.judged(c) for c in _all_candidates(bool(widened)))
     viable = [c for c in candidates if c.status == "ok"]
@@ -142,7 +143,7 @@ class _Judge:
     wishes: Wishes
     rows: tuple[BudgetRow, ...]
     staged: int
-    widened: frozenset[Symbol]
+    widened: Mapping[Symbol, int]  # bytes per copy into the tiles that can be re-partitioned
 
     def judged(self, candidate: Candidate) -> Candidate:
         """The candidate with shared memory, prediction and status."""
@@ -175,7 +176,7 @@ class _Judge:
     def _width(self, c: Candidate, buffer: Buffer) -> int | None:
         """Bytes per asynchronous copy into the buffer, None where it cannot be asynchronous."""
         if c.copy_bytes and buffer.piece in self.widened:
-            return c.copy_bytes
+            return min(c.copy_bytes, self.widened[buffer.piece])
         return buffer.copy_bytes
 
     def _registers(self, c: Candidate, only: set[object] | None) -> str | None:

@@ -47,7 +47,9 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
     source = model.file.source
     loop = model.tile.loop
     indent = indent_of(source, loop.span.start)
-    shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent)
+    # With a dispatch, both arms see the declarations that stood in the loop.
+    rings = replace(pieces.ring, declarations=()) if pieces.wide else pieces.ring
+    shape = Shape(model, candidate, pieces.state, pieces.loader, rings, indent)
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
     inner = [*consumer_edits(model)]
@@ -58,9 +60,12 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
     inner.append(Edit(Span(end, end), epilogue(shape)))
     edits = [*pieces.ring.edits, *inner]
     if pieces.wide:
-        pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
-        text = dispatched(model, pieces.wide, pieces.ring.first, pipelined, source.slice(Span(start, end)))
-        edits = [*pieces.ring.edits, Edit(Span(start, end), text)]
+        both = [e for e in pieces.ring.edits if start <= e.span.start < end]
+        pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in (*both, *inner)])
+        original = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in both])
+        first = pieces.ring.first
+        text = dispatched(model, pieces.wide, pieces.ring.declarations, first, pipelined, original)
+        edits = [*(e for e in pieces.ring.edits if e not in both), Edit(Span(start, end), text)]
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]
     top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))
@@ -159,9 +164,8 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
     refused = _textbook_refused(model) if candidate.form == "textbook" else None
     if refused is not None:
         return refused
-    in_loop = any(b.array.decl.start > model.tile.loop.span.start for b in model.buffers)
-    if wide and (rings.rebind or in_loop or candidate.form == "textbook"):
-        return "wide copies need a ring whose tiles are declared before the loop and not read after it"
+    if wide and (rings.rebind or candidate.form == "textbook"):
+        return "wide copies need a ring whose tiles are not read after the loop"
     started = replace(state, setup=(*moved_pointers(tuple(wide.spread.values())), *state.setup))
     return _Pieces(started, Loader(load, staging), rings, wide)
 
@@ -173,7 +177,7 @@ def _names_taken(model: KernelModel, rings: Ring) -> str | None:
         | model.file.macros.keys()
     )
     new = {f"{s.name}_next" for s in model.split.copied}
-    new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.setup, *rings.bind])))
+    new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.declarations, *rings.setup, *rings.bind])))
     taken = sorted((new & words) | {w for w in words if w.startswith("tp_") or w == STAGES})
     return f"the kernel has a name `{taken[0]}` of its own" if taken else None
 

@@ -64,7 +64,7 @@ def _lines(indent: str, lines: list[str]) -> str:
 
 def prologue(s: Shape) -> str:
     """Everything before the main loop: rings, loader state, the loader's lambdas, the first tiles."""
-    out = [*s.ring.setup]
+    out = [*s.ring.declarations, *s.ring.setup]
     if s.state.hoisted:
         out.append(s.state.hoisted)
     text = _lines(s.indent, [*out, *s.state.setup])

@@ -24,7 +24,8 @@ class Ring:
 
     `edits` change declarations, `setup` lines go before the loader, `bind` are the lines that name one stage
     (`{stage}` is the index), `rebind` those after the loop. `stages_factor` multiplies the launch's dynamic
-    bytes, `extra_dynamic` is a C++ expression that is added to them.
+    bytes, `extra_dynamic` is a C++ expression that is added to them. `declarations` are those of tiles that the author
+    declares in the loop; they go before everything.
     """
 
     edits: tuple[Edit, ...]
@@ -33,6 +34,7 @@ class Ring:
     rebind: tuple[str, ...]
     stages_factor: int
     extra_dynamic: int
+    declarations: tuple[str, ...] = ()
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -53,6 +55,7 @@ def ring(
     if move_to_dynamic and (dynamic or _has_extern(model)):
         return "the kernel has dynamic shared memory already, and the stages exceed 48 KB"
     edits: list[Edit] = []
+    declarations: list[str] = []
     setup: list[str] = []
     bind: list[str] = []
     rebind: list[str] = []
@@ -62,7 +65,7 @@ def ring(
         if isinstance(placed, str):
             return placed
         edits += placed.edits
-        setup += placed.setup
+        declarations += placed.declarations
         bind.append(f"auto& {array.name} = {array.name}_ring[{{stage}}];")
         if _mentioned_after(model, array):
             if _mentioned_before(model, array):
@@ -86,7 +89,8 @@ def ring(
     header = [Edit(Span(at := _kernel_start(model), at), _stage_constant(model, stages))]
     factor = stages if dynamic else 1
     return Ring(
-        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, extra if move_to_dynamic else 0
+        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, extra if move_to_dynamic else 0,
+        tuple(declarations),
     )  # fmt: skip
 
 
@@ -96,7 +100,7 @@ def single(model: KernelModel) -> Ring:
     inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
     decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
-    return Ring(gone, tuple(source.slice(d) for d in decls), (), (), 1, 0)
+    return Ring(gone, (), (), (), 1, 0, tuple(source.slice(d) for d in decls))
 
 
 def _kernel_start(model: KernelModel) -> int:
@@ -155,7 +159,7 @@ def _static(
         declared_ring = f"\n{indent_of(source, array.decl.start)}".join(line for line in lines if line)
     if in_loop:
         gone = Edit(whole_lines(source, array.decl), "")
-        return Ring((gone,), (declared_ring,), (), (), 1, offset + total)
+        return Ring((gone,), (), (), (), 1, offset + total, (declared_ring,))
     alias = ""
     if _mentioned_before(model, array):
         alias = f"\n{indent_of(source, array.decl.start)}auto& {array.name} = {array.name}_ring[0];"

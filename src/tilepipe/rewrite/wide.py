@@ -110,16 +110,23 @@ def _statement_end(data: bytes, offset: int) -> int:
 
 
 def dispatched(
-    model: KernelModel, wide: Repartition, binds: Iterable[str], pipelined: str, original: str
+    model: KernelModel,
+    wide: Repartition,
+    declarations: Iterable[str],
+    binds: Iterable[str],
+    pipelined: str,
+    original: str,
 ) -> str:
     """The pipelined loop behind the conditions of its wide copies, the author's loop as the other arm.
 
-    `binds` name stage 0 for the author's loop; both texts keep the loop's own indentation on entry.
+    `declarations` are those of both arms, `binds` name stage 0 for the author's loop; both texts keep the loop's own
+    indentation on entry.
     """
     indent = indent_of(model.file.source, model.tile.loop.span.start)
     inside = indent + "    "
     joined = f"\n{indent}                     && ".join(wide.conditions)
     lines = [
+        *(indent + line for line in declarations),
         f"{indent}// Wide copies need whole groups of elements at aligned addresses; the author's loop does the rest.",
         f"{indent}const bool tp_wide = {joined};",
         f"{indent}if (tp_wide) {{",
