@@ -110,6 +110,24 @@ FORMS = {
         f"if ({A_IN}) As[ty][tx] = {A_AT}; else As[ty][tx] = 0.f;"
         f"if ({B_IN}) {{ Bs[ty][tx] = {B_AT}; }} else {{ Bs[ty][tx] = 0; }}"
     ),
+    "one branch for both, zero otherwise": Form(
+        f"if (k0 < K && row < M && col < N) {{ As[ty][tx] = {A_AT}; Bs[ty][tx] = {B_AT}; }}"
+        "else { Bs[ty][tx] = 0.f; As[ty][tx] = 0.f; }",
+        sizes=({"M": 32, "N": 32, "K": 48, "LDA": 48, "LDB": 32}, {"M": 20, "N": 20, "K": 32, "LDA": 32, "LDB": 36},
+               {"M": 32, "N": 16, "K": 32, "LDA": 33, "LDB": 35}),
+    ),
+    "one branch for both, one of them padded": Form(
+        f"if (row < M && k0 < K) {{ As[ty][tx] = {A_AT}; Bs[ty][tx] = {B_AT}; }}"
+        "else { As[ty][tx] = 0.f; Bs[ty][tx] = 0.f; }",
+        pitch=17, widths=(0, 16),
+        sizes=({"M": 32, "N": 32, "K": 48, "LDA": 48, "LDB": 32}, {"M": 20, "N": 32, "K": 32, "LDA": 32, "LDB": 36},
+               {"M": 32, "N": 16, "K": 32, "LDA": 33, "LDB": 35}),
+    ),
+    "nested branches, zero otherwise": Form(
+        f"if (row < M) {{ if (k0 + tx < K) As[ty][tx] = {A_AT}; else As[ty][tx] = 0.f; }} else As[ty][tx] = 0.f;"
+        f"if (k0 + ty >= K) {{ Bs[ty][tx] = 0.f; }} else if (col < N) {{ Bs[ty][tx] = {B_AT}; }}"
+        "else { Bs[ty][tx] = 0.f; }"
+    ),
     "through a variable": Form(
         f"float a = 0.f, b = 0.f; if ({A_IN}) a = {A_AT}; if ({B_IN}) b = {B_AT}; As[ty][tx] = a; Bs[ty][tx] = b;"
     ),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from tilepipe.kernel.decisions import zero_otherwise
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
@@ -120,36 +121,24 @@ class Copies:
         root = self._root(use.item, span(right))
         merged = self._zero_partner(use)
         if merged is not None:
-            branch, guard = merged
-            uses = use.item.own.uses | branch.own.uses
+            branch, guard, more = merged
+            uses = use.item.own.uses | more
             return Copy(use, self.text(store.left), source, guard, uses, root, branch, use.item)
         return Copy(
             use, self.text(store.left), source, None, use.item.own.uses, root, use.item.statement, use.item
         )
 
-    def _zero_partner(self, use: StoreUse) -> tuple[Statement, str] | None:
-        """The `if` around the store when its other branch puts zero into the same element."""
-        item = use.item
-        ifs = [p for p in item.parents if p.kind == "if"]
-        if not ifs or len(ifs[-1].children) != 2 or use.store is None:
+    def _zero_partner(self, use: StoreUse) -> tuple[Statement, str, frozenset[Symbol]] | None:
+        """The branches around the store when they put zero into the same element otherwise, and their guard."""
+        decision = zero_otherwise(use.item, self.text, lambda at: self.zeros.is_zero(self.node(at)))
+        if decision is None or (use.item.own.loads and use.item.own.loads[0].nested):
             return None
-        branch = ifs[-1]
-        mine, other = branch.children
-        negated = item.statement not in list(mine.walk())
-        if negated:
-            mine, other = other, mine
-        leaves = [[s for s in part.walk() if s.kind != "block"] for part in (mine, other)]
-        if any(len(found) != 1 for found in leaves) or leaves[0][0] is not item.statement:
-            return None
-        partner = leaves[1][0].own.stores
-        if len(partner) != 1 or self.text(partner[0].left) != self.text(use.store.left):
-            return None
-        if (item.own.loads and item.own.loads[0].nested) or branch.condition is None:
-            return None
-        if not self.zeros.is_zero(self.node(partner[0].right)):
-            return None
-        condition = _unparenthesised(self.text(branch.condition))
-        return branch, f"!({condition})" if negated else condition
+        parts = [(_unparenthesised(self.text(at)), fails) for at, fails in decision.way.conditions]
+        if len(parts) == 1:
+            ((condition, fails),) = parts
+            return decision.branch, f"!({condition})" if fails else condition, decision.uses
+        guard = " && ".join(f"!({c})" if fails else f"({c})" for c, fails in parts)
+        return decision.branch, guard, decision.uses
 
     def _select(self, use: StoreUse, right: Node) -> Copy | NotACopy:
         store = use.store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilepipe.kernel.copies import Copy
@@ -36,10 +36,15 @@ def asynchronous(
     flow = model.tile.flow
     copies = [c for c in model.copies if isinstance(c, Copy) and c.use.buffer in buffers]
     uses = {c.use.item: c.uses for c in copies}
-    replaced = {id(c.replaces): _call(model, c, wide.of(c)) for c in copies if id(c) not in wide.spread}
+    replaced: dict[int, str] = {}
+    for copy in copies:
+        if id(copy) not in wide.spread:
+            before_it = replaced.get(id(copy.replaces))
+            text = _call(model, copy, wide.of(copy))
+            replaced[id(copy.replaces)] = f"{before_it}\n{text}" if before_it else text
     anew = [wide.spread[id(c)] for c in copies if id(c) in wide.spread]
     uses |= {s.copy.use.item: s.redeclared.uses for s in anew}
-    blocks, before = _blocks(model, anew)
+    blocks, before = _blocks(model, copies, anew, replaced)
     replaced |= blocks
     merged = {id(s) for c in copies if c.replaces is not c.use.item.statement for s in c.replaces.walk()}
     merged -= {id(c.replaces) for c in copies}
@@ -60,26 +65,29 @@ def asynchronous(
     return Projection(model.file.source, model.tile, keep, replaced, edits, loops.pragmas(keep))
 
 
-def _blocks(model: KernelModel, spreads: list[Spread]) -> tuple[dict[int, str], dict[int, tuple[Edit, ...]]]:
+def _blocks(
+    model: KernelModel, copies: list[Copy], spreads: list[Spread], narrow: Mapping[int, str]
+) -> tuple[dict[int, str], dict[int, tuple[Edit, ...]]]:
     """The blocks that take the place of nests, by id of the statement, and those that stand before a nest which
-    other copies keep."""
+    other copies keep. `narrow` are the texts of these, by id of the statement that they replace."""
     first = first_threads(spreads)
-    texts: dict[int, list[str]] = {}
-    nests = {id(s.nest): s.nest for s in spreads}
-    for spread in spreads:
-        texts.setdefault(id(spread.nest), []).append(_block(model, spread, first.get(id(spread.copy), 0)))
     blocks: dict[int, str] = {}
     before: dict[int, tuple[Edit, ...]] = {}
-    for at, nest in nests.items():
+    for at, nest in {id(s.nest): s.nest for s in spreads}.items():
         mine = [s for s in spreads if s.nest is nest]
-        joined = "\n".join(texts[at])
-        if nothing_else(nest, mine):
+        joined = "\n".join(_block(model, s, first.get(id(s.copy), 0)) for s in mine)
+        inside = list(nest.walk())
+        moved = {id(s.copy) for s in mine}
+        others = [c for c in copies if c.use.item.statement in inside and id(c) not in moved]
+        if at in narrow:
+            blocks[at] = f"{joined}\n{narrow[at]}"
+        elif not others and nothing_else(nest, mine):
             blocks[at] = joined
         else:
-            blocks |= {id(s.copy.replaces): "" for s in mine}
+            blocks |= {id(s.copy.replaces): "" for s in mine if id(s.copy.replaces) not in narrow}
             indent = indent_of(model.file.source, nest.span.start)
-            moved = joined.replace("\n", f"\n{indent}").replace(f"\n{indent}#", "\n#")
-            before[at] = (Edit(Span(nest.span.start, nest.span.start), f"{moved}\n{indent}"),)
+            text = joined.replace("\n", f"\n{indent}").replace(f"\n{indent}#", "\n#")
+            before[at] = (Edit(Span(nest.span.start, nest.span.start), f"{text}\n{indent}"),)
     return blocks, before
 
 
