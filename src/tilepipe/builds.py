@@ -36,12 +36,13 @@ class Built:
 
     @property
     def change(self) -> LaunchChange:
-        return LaunchChange(self.rewrite.stages_factor, self.rewrite.extra_dynamic_shared, self.problem)
+        made = self.rewrite
+        return LaunchChange(made.stages_factor, made.extra_dynamic_shared, self.problem, made.promised)
 
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
     """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
-    made = rewrite(model, candidate, job.wide)
+    made = rewrite(model, candidate, job.wide, job.options.aligned)
     if isinstance(made, Refusal):
         return made
     cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
@@ -153,12 +154,13 @@ def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
         before,
         job.arch.name,
         (built.cubin.symbol, original.symbol),
-        expectation(model, built.candidate),
+        expectation(model, built.candidate, built.rewrite.fallback),
     )
 
 
-def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
-    """What the emitted loop should look like: its barriers and copies."""
+def expectation(model: KernelModel, candidate: Candidate, fallback: bool) -> Expectation:
+    """What the emitted loop should look like: its barriers and copies. With a `fallback` the author's loop stands
+    beside it."""
     barriers = [p.statement for p in model.tile.phases if p.is_barrier]
     kept = [b for b in barriers if b not in redundant_barriers(model)]
     ours = 2 if candidate.variant == "prefetch" else 1
@@ -167,7 +169,7 @@ def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
         barriers=ours + len(kept),
         barriers_original=len(barriers),
         author_barriers=len(kept),
-        fallback=candidate.copy_bytes > 0,
+        fallback=fallback,
         registers=candidate.variant != "cp_async",
         stages=candidate.stages if candidate.variant == "cp_async" else None,
     )

@@ -36,3 +36,5 @@ class Options:
     allow_launch_change: bool = False
     # Pointers promised to overlap no other, and to be loaded and stored in different places: --assume no-alias=A,B.
     no_alias: frozenset[str] = frozenset()
+    # Pointers, strides and blocks promised to be such that whole copies of 16 bytes can be made: --assume align=16.
+    aligned: bool = False

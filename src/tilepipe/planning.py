@@ -62,6 +62,9 @@ def base_report(job: Job) -> RunReport:
         )
         for name in promised
     )
+    if job.options.aligned:
+        text = "taken on trust, as --assume says: launches allow whole copies of 16 bytes; those made here are checked"
+        notes += (Diagnostic("TP157", "note", text),)
     tool = ToolInfo(job.toolchain.name, job.device.name)
     return RunReport(tool, info, job.arch.name, diagnostics=notes)
 

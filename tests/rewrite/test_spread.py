@@ -289,4 +289,29 @@ def test_a_form_is_widened_and_exact(name: str, tmp_path: Path) -> None:
         correctness, races = answer
         assert correctness.status == "passed", (correctness.reason, built.rewrite.text)
         assert races.status == "passed", (races.reason, built.rewrite.text)
+        assert correctness.sizes.keys() == sizes.keys()
         assert all(s.bitwise for s in correctness.sizes.values())
+
+
+ALIGNED = Options(device="cpu", aligned=True)
+
+
+@pytest.mark.parametrize("name", ["one element per thread", "pointers of the block"])
+def test_with_promised_alignment_there_is_no_dispatch(name: str, tmp_path: Path) -> None:
+    job = replace(opened(FORMS[name], tmp_path), options=ALIGNED)
+    model = job.model
+    assert not isinstance(model, Refusal), model
+    built = build_candidate(job, model, WIDE)
+    assert not isinstance(built, Refusal), built
+    asks = "tp_wide = " in built.rewrite.text
+    # What the kernel computes a pointer from before the loop, no launch decides.
+    assert asks == (name == "pointers of the block")
+    assert "lda % 4 == 0" in built.rewrite.promised
+    for offset, sizes, holds in ((0, 0, True), (0, 2, False), (0, 3, False), (1, 0, asks)):
+        moved = shifted(job, offset)
+        assert moved.problem is not None
+        moved = replace(moved, problem=replace(moved.problem, sizes={"s": GUARDED[sizes]}))
+        answer = verify_candidate(moved, moved.device, built, {"s": GUARDED[sizes]})
+        assert not isinstance(answer, Refusal), answer
+        assert answer[0].status == ("passed" if holds else "failed")
+        assert ("promises" in answer[0].reason) == (not holds)

@@ -24,7 +24,7 @@ from tilepipe.rewrite.rings import STAGES, Ring, ring, single
 from tilepipe.rewrite.spread import moved_pointers
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
-from tilepipe.rewrite.wide import NONE, Repartition, dispatched, repartition
+from tilepipe.rewrite.wide import NONE, Repartition, as_launched, dispatched, repartition
 from tilepipe.source import Edit, Span, apply_edits
 
 
@@ -36,10 +36,13 @@ class _Pieces:
     wide: Repartition
 
 
-def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...] = ()) -> Rewrite | Refusal:
+def rewrite(
+    model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...] = (), aligned: bool = False
+) -> Rewrite | Refusal:
     """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150).
 
-    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them.
+    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them. With `aligned` every
+    launch is promised to meet their conditions, as far as it decides them, and they are not asked in the kernel.
     """
     pieces = _pieces(model, candidate, proved)
     if isinstance(pieces, str):
@@ -47,8 +50,9 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
     source = model.file.source
     loop = model.tile.loop
     indent = indent_of(source, loop.span.start)
+    promised, asked = as_launched(model, pieces.wide.conditions) if aligned else ((), pieces.wide.conditions)
     # With a dispatch, both arms see the declarations that stood in the loop.
-    rings = replace(pieces.ring, declarations=()) if pieces.wide else pieces.ring
+    rings = replace(pieces.ring, declarations=()) if asked else pieces.ring
     shape = Shape(model, candidate, pieces.state, pieces.loader, rings, indent)
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
@@ -59,12 +63,15 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
         inner += [Edit(Span(start, start), prologue(shape)), *body_start(shape), *body_end(shape)]
     inner.append(Edit(Span(end, end), epilogue(shape)))
     edits = [*pieces.ring.edits, *inner]
-    if pieces.wide:
+    if promised:
+        note = f"{indent}// Launched so that {', '.join(promised)}.\n"
+        inner.insert(0, Edit(Span(start, start), note))
+    if asked:
         both = [e for e in pieces.ring.edits if start <= e.span.start < end]
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in (*both, *inner)])
         original = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in both])
         first = pieces.ring.first
-        text = dispatched(model, pieces.wide, pieces.ring.declarations, first, pipelined, original)
+        text = dispatched(model, asked, pieces.ring.declarations, first, pipelined, original)
         edits = [*(e for e in pieces.ring.edits if e not in both), Edit(Span(start, end), text)]
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]
@@ -83,7 +90,7 @@ def rewrite(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
     text = apply_edits(source.text, edits)
     return Rewrite(
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
-        _notes(model, pieces.ring),
+        _notes(model, pieces.ring), promised, bool(asked),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -109,9 +110,21 @@ def _statement_end(data: bytes, offset: int) -> int:
     return data.index(b";", offset) + 1
 
 
+def as_launched(model: KernelModel, conditions: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The conditions that a launch decides by its arguments and its blocks, and the others."""
+    loop = model.tile.loop.span.start
+    body = [s for s in model.analysed.body.walk() if s is not model.analysed.body]
+    changed = {v for s in body for v in s.own.defs if s.span.start < loop}
+    hidden = {v.name for s in body for v in s.declares}
+    own = {p.name for p in model.analysed.parameters if p not in changed} - hidden
+    words = own | {"blockDim", "x", "y", "z", "tp_aligned"}
+    decided = tuple(c for c in conditions if set(re.findall(r"[A-Za-z_]\w*", c)) <= words)
+    return decided, tuple(c for c in conditions if c not in decided)
+
+
 def dispatched(
     model: KernelModel,
-    wide: Repartition,
+    conditions: Iterable[str],
     declarations: Iterable[str],
     binds: Iterable[str],
     pipelined: str,
@@ -124,7 +137,7 @@ def dispatched(
     """
     indent = indent_of(model.file.source, model.tile.loop.span.start)
     inside = indent + "    "
-    joined = f"\n{indent}                     && ".join(wide.conditions)
+    joined = f"\n{indent}                     && ".join(conditions)
     lines = [
         *(indent + line for line in declarations),
         f"{indent}// Wide copies need whole groups of elements at aligned addresses; the author's loop does the rest.",
