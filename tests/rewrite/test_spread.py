@@ -293,6 +293,25 @@ def test_a_form_is_widened_and_exact(name: str, tmp_path: Path) -> None:
         assert all(s.bitwise for s in correctness.sizes.values())
 
 
+def test_an_address_that_is_named_where_nothing_is_read_is_aligned_too(tmp_path: Path) -> None:
+    """The pointer that is read through may be aligned where the array that it points into is not."""
+    load = (
+        "As[ty][tx] = (row < M && k0 + tx < K) ? p[row * lda + k0 + tx] : 0.f;" + TEXTBOOK.partition("; ")[2]
+    )
+    job = opened(Form(load, before="const float* p = A + 1;"), tmp_path)
+    assert job.problem is not None and not isinstance(job.model, Refusal)
+    args = tuple(
+        replace(a, offset=3) if isinstance(a, ArraySpec) and a.name == "A" else a for a in job.problem.args
+    )
+    moved = replace(job, problem=replace(job.problem, args=args))
+    built = build_candidate(moved, job.model, WIDE)
+    assert not isinstance(built, Refusal), built
+    size = {"M": 20, "N": 20, "K": 36, "LDA": 40, "LDB": 20}
+    answer = verify_candidate(moved, moved.device, built, {"s": size})
+    assert not isinstance(answer, Refusal), answer
+    assert [evidence.status for evidence in answer] == ["passed", "passed"], answer
+
+
 ALIGNED = Options(device="cpu", aligned=True)
 
 

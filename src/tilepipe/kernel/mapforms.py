@@ -13,6 +13,7 @@ import numpy as np
 from tree_sitter import Node
 
 from tilepipe.kernel.affine import ONE, Form, Vector, exact, number, symbol
+from tilepipe.kernel.flow import Item
 from tilepipe.kernel.macros import Macro, expand
 from tilepipe.kernel.names import arguments_of, callee
 from tilepipe.kernel.resolve import DEPTH, NotProvedError
@@ -65,6 +66,7 @@ class Forms:
     """
 
     scopes: Scopes
+    at: Item  # where the copy stands
     grid: Grid
     constants: Mapping[tuple[int, str], int]  # by number of calls around the place, and name
     counters: Mapping[Symbol, tuple[Value, int]]  # start and step of the loops of the map
@@ -271,6 +273,8 @@ class Forms:
         if defined is None:
             return self._constant(name, scope) if found.const else self._runtime(found)
         try:
+            if self.scopes.stale(defined, self.at):
+                raise NotProvedError(f"what `{name}` was made of has changed since")
             return self.form(defined, depth + 1)
         except NotProvedError:
             if found in self.scopes.divergent:

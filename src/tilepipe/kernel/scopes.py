@@ -48,6 +48,7 @@ class Scopes:
         self.model = model
         self.flow = Flow([model.analysed.body])
         self.divergent = self.flow.divergent()
+        self._stale: dict[tuple[int, int, int, int], bool] = {}
         self._at = {id(i.statement): i for i in self.flow.items}
 
     def item(self, statement: Statement) -> Item:
@@ -127,6 +128,20 @@ class Scopes:
             if between or (outside and inside):
                 return True
         return False
+
+    def stale(self, value: Value, at: Item) -> bool:
+        """Whether a variable that the value is made of may have changed before `at`."""
+        key = (value.node.start_byte, value.node.end_byte, value.item.order, at.order)
+        if key not in self._stale:
+            names: set[Symbol] = set()
+            stack = [value.node]
+            while stack:
+                current = stack.pop()
+                found = value.scope.symbol(self.slice(current)) if current.type == "identifier" else None
+                names |= {found} if found is not None else set()
+                stack.extend(current.named_children)
+            self._stale[key] = self.changed_between(frozenset(names), value.item, at)
+        return self._stale[key]
 
     def node(self, at: Span) -> Node:
         found = self.model.file.tree.root.named_descendant_for_byte_range(at.start, at.end)

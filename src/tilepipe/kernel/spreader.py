@@ -73,6 +73,8 @@ class Spreader:
             raise NotProvedError(f"the copy converts {source} to {target}")
         if not isinstance(size, int) or size >= WIDEST:
             raise NotProvedError("the author's copies are as wide as they can be")
+        if any(a is not None and self._volatile(a) for a in (self.copy.use.buffer, self.copy.root)):
+            raise NotProvedError("it is volatile")
         self._undisturbed()
         if not one_fill(self.copy, self.model.file.macros):
             raise NotProvedError("what is stored outside of the guard differs between elements")
@@ -85,6 +87,9 @@ class Spreader:
             except NotProvedError as failed:
                 reason = reason or str(failed)
         raise NotProvedError(reason or "nothing wider is possible")
+
+    def _volatile(self, array: Symbol) -> bool:
+        return "volatile" in self.model.file.source.slice(array.decl)
 
     def _undisturbed(self) -> None:
         """Nothing but copies writes to the tile while it is loaded."""
@@ -127,7 +132,7 @@ class Spreader:
                 constants[(depth, name)] = value
             elif kind == "const" and depth:
                 constants.setdefault((0, rest), value)
-        return Forms(self.scopes, grid, constants, counters)
+        return Forms(self.scopes, self.item, grid, constants, counters)
 
     def _pointers(self, forms: Forms) -> Pointers:
         sizes = dict(_SIZES)

@@ -153,6 +153,9 @@ class _Prover:
         target, source = (self.model.answers.get(f"{kind}:{at}") for kind in ("type", "source"))
         if target is None or target != source:
             return Narrow(copy, f"the copy converts {source} to {target}")
+        arrays = (copy.use.buffer, copy.root)
+        if any(a is not None and "volatile" in self.model.file.source.slice(a.decl) for a in arrays):
+            return Narrow(copy, "it is volatile")
         if not isinstance(size, int) or size >= WIDEST:
             return Narrow(copy, "the author's copies are as wide as they can be")
         reason = ""

@@ -53,8 +53,8 @@ def _thread(spread: Spread) -> str:
     """The number of the thread in its block."""
     x, y, z = spread.block
     if z > 1:
-        return f"((threadIdx.z * {y} + threadIdx.y) * {x} + threadIdx.x)"
-    return f"(threadIdx.y * {x} + threadIdx.x)" if y > 1 else "threadIdx.x"
+        return f"(threadIdx.z * {y} + threadIdx.y) * {x} + threadIdx.x"
+    return f"threadIdx.y * {x} + threadIdx.x" if y > 1 else "threadIdx.x"
 
 
 def _body(spread: Spread, call: Callable[[Callable[[str], str]], str]) -> list[str]:
