@@ -109,10 +109,16 @@ class Job:
     def wide(self) -> tuple[Widened, ...]:
         """The copies that may be re-partitioned, with the conditions under which they may."""
         found = self._studied
-        return () if isinstance(found, Refusal) else found[1]
+        return () if isinstance(found, Refusal) else tuple(w for w in found[1] if isinstance(w, Widened))
 
     @cached_property
-    def _studied(self) -> tuple[KernelModel, tuple[Widened, ...]] | Refusal:
+    def narrow(self) -> tuple[Narrow, ...]:
+        """The copies that stay as they are, and why."""
+        found = self._studied
+        return () if isinstance(found, Refusal) else tuple(n for n in found[1] if isinstance(n, Narrow))
+
+    @cached_property
+    def _studied(self) -> tuple[KernelModel, tuple[Widened | Narrow, ...]] | Refusal:
         found = study(self.file, self.kernel, self.options.no_alias)
         if isinstance(found, Refusal):
             return found
@@ -122,8 +128,7 @@ class Job:
         if isinstance(answers, Refusal):
             return answers
         model = build(found, answers)
-        results = repartitioned(model, answers, self._block)
-        return model, tuple(w for w in results if not isinstance(w, Narrow))
+        return model, repartitioned(model, answers, self._block)
 
     @cached_property
     def plan(self) -> Plan | Refusal:

@@ -10,7 +10,7 @@ from tilepipe.builds import Built, build_variants, launches_compile, loses_resid
 from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
-from tilepipe.kernel.widen import Widened, covered
+from tilepipe.kernel.widen import FULL_WIDTH, Widened, covered
 from tilepipe.plan.candidates import Wishes
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
@@ -94,10 +94,29 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
     if isinstance(plan, Refusal):
         return refused_report(plan, replace(base, loop=loop))
     candidates = tuple(candidate_report(model, c, wide=job.wide) for c in plan.candidates)
-    report = replace(base, loop=loop, budget=plan.budget, ratio=plan.ratio, candidates=candidates)
+    notes = (*base.diagnostics, *_stays_narrow(job, model))
     if job.problem is not None and plan.ratio.cls == "unknown":
-        report = replace(report, diagnostics=(_no_prediction(job),))
+        notes += (_no_prediction(job),)
+    report = replace(
+        base, loop=loop, budget=plan.budget, ratio=plan.ratio, candidates=candidates, diagnostics=notes
+    )
     return Planned(job, model, plan, report)
+
+
+def _stays_narrow(job: Job, model: KernelModel) -> tuple[Diagnostic, ...]:
+    """TP159: for each tile whose copies could be wider, why they are not."""
+    wide = covered(model, job.wide)
+    reasons = {n.copy.use.buffer: n for n in reversed(job.narrow) if n.reason != FULL_WIDTH}
+    return tuple(
+        Diagnostic(
+            "TP159",
+            "note",
+            f"copies into `{b.name}` stay as narrow as they are written: {reasons[b.piece].reason}",
+            model.file.source.place(reasons[b.piece].copy.use.item.statement.span),
+        )
+        for b in model.buffers
+        if b.piece in reasons and b.piece not in wide
+    )
 
 
 def _no_prediction(job: Job) -> Diagnostic:

@@ -23,7 +23,7 @@ from tilepipe.kernel.resolve import NotProvedError, Resolver
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import WIDEST, Widened, one_fill
+from tilepipe.kernel.widen import FULL_WIDTH, WIDEST, Widened, one_fill
 
 Mask = npt.NDArray[np.bool_]
 
@@ -72,7 +72,7 @@ class Spreader:
         if target is None or target != source:
             raise NotProvedError(f"the copy converts {source} to {target}")
         if not isinstance(size, int) or size >= WIDEST:
-            raise NotProvedError("the author's copies are as wide as they can be")
+            raise NotProvedError(FULL_WIDTH)
         if any(a is not None and self._volatile(a) for a in (self.copy.use.buffer, self.copy.root)):
             raise NotProvedError("it is volatile")
         self._undisturbed()

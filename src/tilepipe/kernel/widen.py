@@ -35,6 +35,7 @@ from tilepipe.kernel.symbols import Symbol
 from tilepipe.source import Span
 
 WIDEST = 16
+FULL_WIDTH = "the author's copies are as wide as they can be"  # a reason that nobody need hear of
 DEPTH = 8  # definitions followed through definitions
 _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")
 
@@ -157,7 +158,7 @@ class _Prover:
         if any(a is not None and "volatile" in self.model.file.source.slice(a.decl) for a in arrays):
             return Narrow(copy, "it is volatile")
         if not isinstance(size, int) or size >= WIDEST:
-            return Narrow(copy, "the author's copies are as wide as they can be")
+            return Narrow(copy, FULL_WIDTH)
         reason = ""
         for bytes_ in (16, 8, 4):
             if bytes_ <= size or bytes_ % size:
