@@ -105,7 +105,7 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
 
 def _stays_narrow(job: Job, model: KernelModel) -> tuple[Diagnostic, ...]:
     """TP159: for each tile whose copies could be wider, why they are not."""
-    wide = covered(model, job.wide)
+    wide = covered(model, job.wide) if job.arch.has_async_copy else frozenset(b.piece for b in model.buffers)
     reasons = {n.copy.use.buffer: n for n in reversed(job.narrow) if n.reason != FULL_WIDTH}
     return tuple(
         Diagnostic(

@@ -229,7 +229,8 @@ def broken(m: Made, wide: Spread, sizes: dict[str, int], first: int) -> list[str
         start = seen[0][which]
         if [s[which] for s in seen] != list(range(start, start + wide.elements)) or start % wide.elements:
             wrong.append(f"{'shared' if which == 1 else 'global'} {seen} {sizes}")
-    if len({s[3] for s in seen}) != 1:
+    holds = [s[3] for s in seen]
+    if holds != sorted(holds, reverse=True) or (len(set(holds)) != 1 and not wide.edges):
         wrong.append(f"guard {seen} {sizes}")
     return wrong
 

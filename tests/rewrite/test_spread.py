@@ -232,6 +232,13 @@ __device__ void tile(float (&to)[S][S], const float* from, int row, int col, int
         }""",
         sizes=(WHOLE[0], {"M": 32, "N": 16, "K": 32, "LDA": 34, "LDB": 18}, WHOLE[1]),
     ),
+    "a triangle": Form(
+        TEXTBOOK.replace(A_IN, "row < M && k0 + tx < K && k0 + tx <= row").replace(B_IN, f"k0 + ty >= col && {B_IN}"),
+    ),
+    "a length read from memory": Form(
+        f"As[ty][tx] = (row < M && k0 + tx < len) ? {A_AT} : 0.f; Bs[ty][tx] = ({B_IN}) ? {B_AT} : 0.f;",
+        before="const int len = K - (B[0] > 0.f ? K / 3 : 0);",
+    ),
     "rows clamped": Form(
         "const float* from = A + (size_t)min(row, M - 1) * lda; As[ty][tx] = k0 + tx < K ? from[k0 + tx] : 0.f;"
         + TEXTBOOK.partition("; ")[2]

@@ -149,5 +149,9 @@ class Scopes:
             raise NotProvedError("a part of the text is not understood")
         return found
 
+    def text(self, node: Node) -> str:
+        """The text of a node of any tree."""
+        return " ".join(node.text.decode().split()) if node.text else ""
+
     def slice(self, node: Node) -> str:
         return self.model.file.source.slice(span(node))

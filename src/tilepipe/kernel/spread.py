@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tree_sitter import Node
+
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block
 from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
+from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.resolve import NotProvedError
 from tilepipe.kernel.scopes import Scopes
 from tilepipe.kernel.spreader import Spread, Spreader
@@ -31,24 +34,35 @@ def spread_asks(found: Study) -> tuple[Ask, ...]:
     offsets = {a.key.split(":", 1)[1]: a.offset for a in found.asks if a.key.startswith("size:")}
     arrays = {a.key.split(":", 1)[1]: a.offset for a in found.asks if a.key.startswith("array:")}
     declared = [s for st in found.analysed.body.walk() for s in st.declares]
-    types = sorted({s.type for s in (*declared, *found.analysed.parameters) if s.pointer and s.type})
+    pointers = [s for s in (*declared, *found.analysed.parameters) if s.pointer and s.type]
+    types = sorted({s.type for s in pointers} - SIZES.keys())
     asks: dict[str, Ask] = {}
     for copy in found.copies:
         at = str(copy.use.item.statement.span.start)
         if not isinstance(copy, Copy) or at not in offsets:
             continue
+        called = bool(copy.use.item.statement.context)
+        scope = at if called else ""
         for type_ in types:
-            key = f"pointee:{at}:{type_}"
-            asks[key] = Ask(key, "value", f"sizeof({type_})", offsets[at])
-        for name in maybe_constants(found):
+            key = f"pointee:{scope}:{type_}"
+            asks.setdefault(key, Ask(key, "value", f"sizeof({type_})", offsets[at]))
+        for name in maybe_constants(found, _helper(found, int(at))) if called else ():
             key = f"named:{at}:{name}"
             asks[key] = Ask(key, "value", name, offsets[at])
         buffer = copy.use.buffer
         for rank in range(1, max(buffer.rank, 1) + 1):
             key = f"row:{buffer.key[0]}:{rank}"
             offset = arrays.get(str(buffer.key[0]), offsets[at])
-            asks[key] = Ask(key, "value", f"sizeof({buffer.name}{'[0]' * rank})", offset)
+            asks.setdefault(key, Ask(key, "value", f"sizeof({buffer.name}{'[0]' * rank})", offset))
     return tuple(asks.values())
+
+
+def _helper(found: Study, at: int) -> Node | None:
+    """The body of the helper or lambda that an offset stands in."""
+    node = found.file.tree.root.named_descendant_for_byte_range(at, at)
+    while node is not None and node.type not in ("function_definition", "lambda_expression"):
+        node = node.parent
+    return node.child_by_field_name("body") if node is not None else None
 
 
 def blocks(model: KernelModel, answers: Answers, launched: Block | None) -> tuple[Block, ...]:

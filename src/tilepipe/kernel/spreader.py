@@ -15,9 +15,10 @@ from tree_sitter import Node
 from tilepipe.kernel.affine import ONE, Form, Monomial
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Axis, Block, Counter, counters_of, grid_of, nest_of, ordered
+from tilepipe.kernel.edges import Edge, edge
 from tilepipe.kernel.mapforms import Forms, Grid
 from tilepipe.kernel.model import Answers, KernelModel
-from tilepipe.kernel.pointers import Place, Pointers
+from tilepipe.kernel.pointers import SIZES, Place, Pointers
 from tilepipe.kernel.redeclared import Redeclared, Redeclares
 from tilepipe.kernel.resolve import NotProvedError, Resolver
 from tilepipe.kernel.scopes import Scope, Scopes, Value
@@ -35,6 +36,7 @@ class Spread(Widened):
     `nest` is the statement that the new copy stands in the place of, `block` the threads of a block, `count` the
     elements. `axes` number them, the first fastest. `redeclared` are the names that a thread must evaluate anew,
     `whens` the conditions under which a group is copied at all, and `addresses` the shared bytes that are written.
+    `edges` are the comparisons of the guard that hold for the first elements of a group and then for none.
     """
 
     nest: Statement
@@ -44,6 +46,7 @@ class Spread(Widened):
     redeclared: Redeclared
     whens: tuple[str, ...]
     addresses: frozenset[int]
+    edges: tuple[Edge, ...] = ()
 
 
 class Spreader:
@@ -126,20 +129,20 @@ class Spreader:
         for key, value in self.answers.items():
             kind, _, rest = key.partition(":")
             at, _, name = rest.partition(":")
-            if not isinstance(value, int):
-                continue
-            if kind == "named" and at == str(self.at):
+            if isinstance(value, int) and kind == "const":
+                constants[(0, rest)] = value
+            elif isinstance(value, int) and kind == "named" and at == str(self.at):
                 constants[(depth, name)] = value
-            elif kind == "const" and depth:
-                constants.setdefault((0, rest), value)
         return Forms(self.scopes, self.item, grid, constants, counters)
 
     def _pointers(self, forms: Forms) -> Pointers:
-        sizes = dict(_SIZES)
+        sizes = dict(SIZES)
         rows: dict[tuple[str, int], int] = {}
         for key, value in self.answers.items():
-            if key.startswith(f"pointee:{self.at}:") and isinstance(value, int):
-                sizes[key.split(":", 2)[2]] = value
+            kind, _, rest = key.partition(":")
+            at, _, type_ = rest.partition(":")
+            if kind == "pointee" and isinstance(value, int) and at in ("", str(self.at)):
+                sizes[type_] = value
         for rank in range(1, max(self.buffer.piece.rank, 1) + 1):
             known = self.answers.get(f"row:{self.buffer.piece.key[0]}:{rank}")
             if isinstance(known, int):
@@ -168,15 +171,15 @@ class Spreader:
         addresses = self._shared(pointers, live, size, bytes_)
         root = self._global(pointers, live, size, bytes_)
         self.needs[f"tp_aligned({root}, {bytes_})"] = None
-        guards = [self._value(self.copy.guard)] if self.copy.guard is not None else []
-        for condition in (*guards, *(v for v, _ in (*masks, *self.whens))):
+        edges = self._guard(pointers.forms, width)
+        for condition, _ in (*masks, *self.whens):
             for sign, left, right in pointers.forms.comparisons(condition):
                 self._one_answer(pointers.forms, sign, left, right, width)
         redeclared = self._redeclared(pointers, counters, masks)
         return Spread(
             self.copy, bytes_, width, (_asked(self.block), *self.needs),
             self.nest.top, self.block, grid.count, tuple(axes), redeclared,
-            tuple(text for _, text in (*masks, *self.whens)), addresses,
+            tuple(text for _, text in (*masks, *self.whens)), addresses, edges,
         )  # fmt: skip
 
     def _value(self, text: str) -> Value:
@@ -345,6 +348,22 @@ class Spreader:
                     factor = int(np.gcd.reduce(np.append(table[:, 0], 0)))
                     self._multiple(monomial, factor, width, forms, "the guard's edge")
 
+    def _guard(self, forms: Forms, width: int) -> tuple[Edge, ...]:
+        """The comparisons of the guard that may fail within a group, all others proved to have one answer."""
+        if self.copy.guard is None:
+            return ()
+        guard = self._value(self.copy.guard)
+        together = [(left.node, right.node) for _, left, right in forms.conjunction(guard)]
+        edges = []
+        for sign, left, right in forms.comparisons(guard):
+            try:
+                self._one_answer(forms, sign, left, right, width)
+            except NotProvedError:
+                if self.copy.fill is not None or (left.node, right.node) not in together:
+                    raise
+                edges.append(edge(forms, sign, left, right))
+        return tuple(edges)
+
     # -- names ---------------------------------------------------------------------------------------------------
 
     def _redeclared(
@@ -375,11 +394,4 @@ def _asked(block: Block) -> str:
 
 _COMPARED = {
     "<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
-}  # fmt: skip
-# Bytes of the vector types that casts in copies name.
-_SIZES = {
-    "char": 1, "signed char": 1, "unsigned char": 1, "int8_t": 1, "uint8_t": 1, "char4": 4, "uchar4": 4,
-    "half": 2, "__half": 2, "__nv_bfloat16": 2, "short": 2, "half2": 4, "__half2": 4, "__nv_bfloat162": 4,
-    "float": 4, "int": 4, "unsigned": 4, "unsigned int": 4, "float2": 8, "int2": 8, "uint2": 8, "double": 8,
-    "float4": 16, "int4": 16, "uint4": 16, "double2": 16,
 }  # fmt: skip

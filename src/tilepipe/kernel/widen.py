@@ -36,6 +36,7 @@ from tilepipe.source import Span
 
 WIDEST = 16
 FULL_WIDTH = "the author's copies are as wide as they can be"  # a reason that nobody need hear of
+_CASTS = ("reinterpret_cast", "static_cast", "const_cast", "dynamic_cast")
 DEPTH = 8  # definitions followed through definitions
 _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")
 
@@ -80,35 +81,36 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
         c for c in found.copies if isinstance(c, Copy) and str(c.use.item.statement.span.start) in offsets
     ]
     asks: dict[str, Ask] = {}
+    own = [c for c in copies if not c.use.item.statement.context]
+    loop = [a.offset for a in found.asks if a.key.startswith("array:")]
+    at = [offsets[str(c.use.item.statement.span.start)] for c in own] or loop
+    body = found.analysed.body.span
+    root = found.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
+    for name in maybe_constants(found, root) if at else ():
+        asks[f"const:{name}"] = Ask(f"const:{name}", "value", name, at[0])
     for copy in copies:
-        offset = offsets[str(copy.use.item.statement.span.start)]
-        for name in maybe_constants(found):
-            asks.setdefault(f"const:{name}", Ask(f"const:{name}", "value", name, offset))
         base = copy.target.split("[")[0]
         for rank in range(copy.target.count("[") if base.isidentifier() else 0):
             key = f"extent:{copy.use.buffer.name}:{rank}"
+            offset = offsets[str(copy.use.item.statement.span.start)]
             asks.setdefault(key, Ask(key, "value", f"sizeof({base}{'[0]' * rank}[0])", offset))
     return tuple(asks.values())
 
 
-def maybe_constants(found: Study) -> list[str]:
-    """Names in the kernel, and in helpers that copy, that are neither parameters nor variables: macros, constants,
-    template arguments."""
-    body = found.analysed.body
-    variables = {s.name for st in body.walk() for s in st.declares if not s.const}
+def maybe_constants(found: Study, root: Node | None) -> list[str]:
+    """Names below `root` that are neither the kernel's parameters nor its variables: macros, constants, template
+    arguments."""
+    variables = {s.name for st in found.analysed.body.walk() for s in st.declares if not s.const}
     variables |= {p.name for p in found.analysed.parameters}
     names: set[str] = set()
-    root = found.file.tree.root.named_descendant_for_byte_range(body.span.start, body.span.end)
     stack = [root] if root is not None else []
-    called = {c.use.item.statement.span.start for c in found.copies if c.use.item.statement.context}
-    helpers = [f.body for f in found.file.functions.values() if not f.foreign]
-    stack += [h for h in helpers if any(h.start_byte <= at < h.end_byte for at in called)]
     while stack:
         node = stack.pop()
-        if node.type in ("identifier", "qualified_identifier") and node.text:
+        called = node.parent is not None and node.parent.child_by_field_name("function") == node
+        if node.type in ("identifier", "qualified_identifier") and node.text and not called:
             names.add(node.text.decode())
         stack.extend(node.named_children)
-    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
     return sorted(
         n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__")
     )

@@ -99,9 +99,34 @@ def _block(model: KernelModel, spread: Spread, first: int) -> str:
         there = replace(
             copy, target=changed(copy.target), source=changed(copy.source), guard=guard, fill=fill
         )
-        return _call(model, there, spread)
+        return _up_to(model, there, spread, changed) if spread.edges else _call(model, there, spread)
 
     return spread_text(spread, first, call)
+
+
+def _up_to(model: KernelModel, copy: Copy, spread: Spread, changed: Callable[[str], str]) -> str:
+    """A copy of the first elements of a group, up to where its guard fails."""
+    holds = " && ".join(
+        f"{_term(changed(e.rising))} + tp_v {e.sign} {_term(changed(e.other))}" for e in spread.edges
+    )
+    source = address(copy.source)
+    size = spread.bytes // spread.elements
+    count = "tp_valid" if size == 1 else f"tp_valid * {size}"
+    return "\n".join(
+        [
+            "int tp_valid = 0;",
+            "#pragma unroll",
+            f"for (int tp_v = 0; tp_v < {spread.elements}; ++tp_v)",
+            f"    tp_valid += {holds};" if len(spread.edges) == 1 else f"    tp_valid += ({holds});",
+            f"tp_copy_wide_up_to<{spread.bytes}>({address(copy.target)}, {source}, ({copy.guard}) ? {count} : 0, "
+            f"{_valid(model, copy, source)});",
+        ]
+    )
+
+
+def _term(text: str) -> str:
+    """An operand of a comparison, in parentheses where it holds operators that bind less than a sum."""
+    return text if re.fullmatch(r"[\w.\s+*\[\]]+", text) else f"({text})"
 
 
 def _call(model: KernelModel, copy: Copy, wide: Wide | Spread | None) -> str:
