@@ -181,6 +181,33 @@ __device__ void tile(float (&to)[S][S], const float* from, int row, int col, int
             for (int c = tx; c < 16; c += blockDim.x)
                 Bs[r][c] = (k0 + r < K && blockIdx.x * 16 + c < N) ? B[(k0 + r) * ldb + blockIdx.x * 16 + c] : 0.f;"""
     ),
+    "pragmas above loops": Form(
+        """#pragma unroll
+        for (int r = ty; r < 16; r += blockDim.y)
+            As[r][tx] = (blockIdx.y * 16 + r < M && k0 + tx < K) ? A[(blockIdx.y * 16 + r) * lda + k0 + tx] : 0.f;
+        if (K > 0) {
+            #pragma unroll 1
+            for (int r = ty; r < 16; r += blockDim.y) {
+                Bs[r][tx] = (k0 + r < K && col < N) ? B[(k0 + r) * ldb + col] : 0.f;
+            }
+        }"""
+    ),
+    "pragmas above a loop of which one tile stays": Form(
+        """#pragma unroll
+        for (int r = ty; r < 16; r += blockDim.y) {
+            As[r][tx] = (blockIdx.y * 16 + r < M && k0 + tx < K) ? A[(blockIdx.y * 16 + r) * lda + k0 + tx] : 0.f;
+            Bs[r][tx] = (k0 + r < K && col < N) ? B[(k0 + r) * ldb + col] : 0.f;
+        }""",
+        pitch=17, widths=(0, 16),
+    ),
+    "pragmas above a counted loop of which one tile stays": Form(
+        """#pragma unroll
+        for (int r = 0; r < 1; ++r) {
+            As[ty + r][tx] = (row + r < M && k0 + tx < K) ? A[(row + r) * lda + k0 + tx] : 0.f;
+            Bs[ty + r][tx] = (k0 + ty + r < K && col < N) ? B[(k0 + ty + r) * ldb + col] : 0.f;
+        }""",
+        pitch=17, widths=(0, 16),
+    ),
     "both tiles in one loop": Form(
         """for (int i = ty * 16 + tx; i < 256; i += blockDim.x * blockDim.y) {
             const int r = i / 16, c = i % 16;

@@ -13,7 +13,7 @@ from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
 from tilepipe.rewrite.counted import CountedLoops
-from tilepipe.rewrite.lines import indent_of
+from tilepipe.rewrite.lines import indent_of, with_pragmas
 from tilepipe.rewrite.project import Projection
 from tilepipe.rewrite.spread import first_threads, nothing_else, spread_text
 from tilepipe.rewrite.wide import NONE, Repartition
@@ -62,7 +62,8 @@ def asynchronous(
     keep = frozenset(kept - foreign)
     edits = loops.edits(keep)
     edits |= {at: (*before[at], *edits.get(at, ())) for at in before}
-    return Projection(model.file.source, model.tile, keep, replaced, edits, loops.pragmas(keep))
+    pragmas = loops.pragmas(keep) | frozenset(blocks)
+    return Projection(model.file.source, model.tile, keep, replaced, edits, pragmas)
 
 
 def _blocks(
@@ -87,7 +88,11 @@ def _blocks(
             blocks |= {id(s.copy.replaces): "" for s in mine if id(s.copy.replaces) not in narrow}
             indent = indent_of(model.file.source, nest.span.start)
             text = joined.replace("\n", f"\n{indent}").replace(f"\n{indent}#", "\n#")
-            before[at] = (Edit(Span(nest.span.start, nest.span.start), f"{text}\n{indent}"),)
+            # Pragma lines that stay belong to the loop, those of a counted loop go with its header.
+            start = nest.span.start
+            above = start if at in model.trips else with_pragmas(model.file.source, start)
+            text = f"{indent}{text}\n" if above < start else f"{text}\n{indent}"
+            before[at] = (Edit(Span(above, above), text),)
     return blocks, before
 
 

@@ -104,7 +104,7 @@ def _coordinates(spread: Spread) -> dict[object, str]:
     for axis in spread.axes:
         text = _ELEMENT if stride == 1 else f"{_ELEMENT} / {stride}"
         last = stride * axis.extent == spread.count
-        found[axis.name] = text if last else f"{text} % {axis.extent}"
+        found[axis.name] = "0u" if axis.extent == 1 else text if last else f"{text} % {axis.extent}"
         stride *= axis.extent
     return found
 
@@ -116,6 +116,8 @@ def _line(line: Line, coordinates: dict[object, str], changed: Callable[[str], s
         return f"const auto tp_{line.name} = {changed(line.text)} + ({line.name} - tp_{line.name}_start);"
     if line.counter is not None:
         turn = coordinates[line.counter]
+        if turn == "0u":
+            return f"const {line.type} {line.name} = {changed(line.text)};"
         step = "" if line.step == 1 else f" * {line.step}"
         turn = f"({turn})" if step and turn != _ELEMENT else turn
         start = "" if line.text.strip() == "0" else f"{changed(line.text)} + "
