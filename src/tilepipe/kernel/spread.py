@@ -26,7 +26,7 @@ from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.resolve import NotProvedError
 from tilepipe.kernel.scopes import Scopes
 from tilepipe.kernel.spreader import Spread, Spreader
-from tilepipe.kernel.widen import Narrow, maybe_constants
+from tilepipe.kernel.widen import Narrow, body_node, maybe_constants
 
 
 def spread_asks(found: Study) -> tuple[Ask, ...]:
@@ -37,15 +37,19 @@ def spread_asks(found: Study) -> tuple[Ask, ...]:
     pointers = [s for s in (*declared, *found.analysed.parameters) if s.pointer and s.type]
     types = sorted({s.type for s in pointers} - SIZES.keys())
     asks: dict[str, Ask] = {}
+    # The first copy may stand where nothing is compiled, or in a helper: constants are asked at the tile loop too.
+    for name in maybe_constants(found, body_node(found)) if arrays else ():
+        asks[f"outer:{name}"] = Ask(f"outer:{name}", "value", name, next(iter(arrays.values())))
     for copy in found.copies:
         at = str(copy.use.item.statement.span.start)
         if not isinstance(copy, Copy) or at not in offsets:
             continue
         called = bool(copy.use.item.statement.context)
+        place = offsets[at] if called or not arrays else next(iter(arrays.values()))
         scope = at if called else ""
         for type_ in types:
             key = f"pointee:{scope}:{type_}"
-            asks.setdefault(key, Ask(key, "value", f"sizeof({type_})", offsets[at]))
+            asks.setdefault(key, Ask(key, "value", f"sizeof({type_})", place))
         for name in maybe_constants(found, _helper(found, int(at))) if called else ():
             key = f"named:{at}:{name}"
             asks[key] = Ask(key, "value", name, offsets[at])

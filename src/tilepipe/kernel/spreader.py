@@ -131,6 +131,8 @@ class Spreader:
             at, _, name = rest.partition(":")
             if isinstance(value, int) and kind == "const":
                 constants[(0, rest)] = value
+            elif isinstance(value, int) and kind == "outer":
+                constants.setdefault((0, rest), value)
             elif isinstance(value, int) and kind == "named" and at == str(self.at):
                 constants[(depth, name)] = value
         return Forms(self.scopes, self.item, grid, constants, counters)

@@ -82,12 +82,9 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
     ]
     asks: dict[str, Ask] = {}
     own = [c for c in copies if not c.use.item.statement.context]
-    loop = [a.offset for a in found.asks if a.key.startswith("array:")]
-    at = [offsets[str(c.use.item.statement.span.start)] for c in own] or loop
-    body = found.analysed.body.span
-    root = found.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
-    for name in maybe_constants(found, root) if at else ():
-        asks[f"const:{name}"] = Ask(f"const:{name}", "value", name, at[0])
+    for name in maybe_constants(found, body_node(found)) if own else ():
+        offset = offsets[str(own[0].use.item.statement.span.start)]
+        asks[f"const:{name}"] = Ask(f"const:{name}", "value", name, offset)
     for copy in copies:
         base = copy.target.split("[")[0]
         for rank in range(copy.target.count("[") if base.isidentifier() else 0):
@@ -95,6 +92,12 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
             offset = offsets[str(copy.use.item.statement.span.start)]
             asks.setdefault(key, Ask(key, "value", f"sizeof({base}{'[0]' * rank}[0])", offset))
     return tuple(asks.values())
+
+
+def body_node(found: Study) -> Node | None:
+    """The kernel's body."""
+    body = found.analysed.body.span
+    return found.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
 
 
 def maybe_constants(found: Study, root: Node | None) -> list[str]:
