@@ -83,7 +83,7 @@ def blocks(model: KernelModel, answers: Answers, launched: Block | None) -> tupl
         if isinstance(rows[0], int) and isinstance(rows[1], int) and whole and launched is None:
             guess = (rows[0] // rows[1], threads * rows[1] // rows[0] if threads else whole // rows[0], 1)
             found += [guess] if guess not in found and 0 < guess[0] * guess[1] <= 1024 else []
-    return tuple(found)
+    return tuple(found or ([(threads, 1, 1)] if threads is not None else []))
 
 
 def spread(
