@@ -266,6 +266,11 @@ __device__ void tile(float (&to)[S][S], const float* from, int row, int col, int
         f"As[ty][tx] = (row < M && k0 + tx < len) ? {A_AT} : 0.f; Bs[ty][tx] = ({B_IN}) ? {B_AT} : 0.f;",
         before="const int len = K - (B[0] > 0.f ? K / 3 : 0);",
     ),
+    "a column in a narrow type": Form(
+        "const signed char c = tx * 16; As[ty][(c / 16) & 15] = A[row * lda + k0 + ((c / 16) & 15)];"
+        + f"Bs[ty][tx] = {B_AT};",
+        widths=(0, 16), sizes=WHOLE,
+    ),
     "rows clamped": Form(
         "const float* from = A + (size_t)min(row, M - 1) * lda; As[ty][tx] = k0 + tx < K ? from[k0 + tx] : 0.f;"
         + TEXTBOOK.partition("; ")[2]

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from tree_sitter import Node
 
-from tilepipe.kernel.affine import ONE, Form, Vector, exact, number, symbol
+from tilepipe.kernel.affine import NARROW, ONE, Form, Vector, exact, number, symbol
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.macros import Macro, expand
 from tilepipe.kernel.names import arguments_of, callee
@@ -261,7 +261,7 @@ class Forms:
         if found is None:
             given = self.scopes.argument(name, scope)
             return self.form(given, depth + 1) if given is not None else self._constant(name, scope)
-        if found in self.grid.turns:
+        if found in self.grid.turns and not NARROW.match(found.type):
             start, step = self.counters[found]
             return self.form(start, depth + 1) + number(step) * Form({ONE: self.grid.turns[found]})
         model = self.scopes.model
@@ -273,6 +273,8 @@ class Forms:
         if defined is None:
             return self._constant(name, scope) if found.const else self._runtime(found)
         try:
+            if NARROW.match(found.type):
+                raise NotProvedError(f"`{name}` is narrower than an index")
             if self.scopes.stale(defined, self.at):
                 raise NotProvedError(f"what `{name}` was made of has changed since")
             return self.form(defined, depth + 1)

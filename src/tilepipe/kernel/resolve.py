@@ -7,7 +7,7 @@ from functools import partial
 
 from tree_sitter import Node
 
-from tilepipe.kernel.affine import Form, elements, evaluate, number, symbol
+from tilepipe.kernel.affine import NARROW, Form, elements, evaluate, number, symbol
 from tilepipe.kernel.flow import Flow, Item
 from tilepipe.kernel.model import Answers, KernelModel
 from tilepipe.kernel.statements import Statement
@@ -47,7 +47,7 @@ class Resolver:
         if found.kind == "param":
             return symbol(name) if not found.pointer and self.fixed(found) else None
         defined = self.defined(name, uses)
-        if defined is None or depth > DEPTH:
+        if defined is None or depth > DEPTH or NARROW.match(found.type):
             return self.constant(name) if found.const else None
         item, value = defined
         return evaluate(value, self.text, lambda n, _: self.named(n, item.own.uses, index, count, depth + 1))
