@@ -216,6 +216,15 @@ __device__ void tile(float (&to)[S][S], const float* from, int row, int col, int
             Bs[r][c] = k0 + r < K && gc < N ? B[(k0 + r) * ldb + gc] : 0.f;
         }"""
     ),
+    "both tiles in a loop that one of them could keep": Form(
+        """for (int i = ty * 16 + tx; i < 256; i += 256) {
+            const int r = i / 16, c = i % 16;
+            const int gr = blockIdx.y * 16 + r, gc = blockIdx.x * 16 + c;
+            As[r][c] = gr < M && k0 + c < K ? A[gr * lda + k0 + c] : 0.f;
+            Bs[r][c] = k0 + r < K && gc < N ? B[(k0 + r) * ldb + gc] : 0.f;
+        }""",
+        pitch=17, widths=(0, 16),
+    ),
     "a line of elements per thread": Form(
         """for (int j = 0; j < 4; ++j) {
             const int r = ty * 4 + tx / 4, c = tx % 4 * 4 + j;

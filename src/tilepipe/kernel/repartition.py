@@ -6,7 +6,7 @@ from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block
 from tilepipe.kernel.model import Answers, KernelModel
 from tilepipe.kernel.spread import spread
-from tilepipe.kernel.widen import WIDEST, Narrow, Widened, widen
+from tilepipe.kernel.widen import WIDEST, Narrow, Wide, Widened, widen
 
 
 def repartitioned(model: KernelModel, answers: Answers, block: Block | None) -> tuple[Widened | Narrow, ...]:
@@ -15,7 +15,8 @@ def repartitioned(model: KernelModel, answers: Answers, block: Block | None) -> 
     A copy loop that can keep its form does: its text changes least. Tiles into which all copies cannot be widened so
     have theirs dealt anew, if that is wider.
     """
-    results: list[Widened | Narrow] = list(widen(model, answers))
+    kept = widen(model, answers)
+    results: list[Widened | Narrow] = [_together(model, r, kept) for r in kept]
     full = {id(r.copy) for r in results if isinstance(r, Widened) and r.bytes == WIDEST}
     short = {r.copy.use.buffer for r in results if id(r.copy) not in full}
     rest: list[Copy] = [r.copy for r in results if r.copy.use.buffer in short]
@@ -29,3 +30,13 @@ def repartitioned(model: KernelModel, answers: Answers, block: Block | None) -> 
             if wider > min(before) or (isinstance(results[n], Narrow) and isinstance(one, Narrow)):
                 results[n] = one
     return tuple(results)
+
+
+def _together(model: KernelModel, one: Wide | Narrow, others: tuple[Wide | Narrow, ...]) -> Widened | Narrow:
+    """A copy in the author's loop, which all copies of that loop can share; Narrow where another one cannot."""
+    if isinstance(one, Narrow):
+        return one
+    by_copy = {id(w.copy): w for w in others if isinstance(w, Wide)}
+    inside = [by_copy.get(id(c)) for c in model.copies if one.loop in c.use.item.parents]
+    same = all(w is not None and (w.index, w.elements) == (one.index, one.elements) for w in inside)
+    return one if same else Narrow(one.copy, "another copy of its loop stays as it is")

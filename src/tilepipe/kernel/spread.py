@@ -21,7 +21,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block
-from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
+from tilepipe.kernel.model import Answers, Ask, Buffer, KernelModel, Study
 from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.resolve import NotProvedError
 from tilepipe.kernel.scopes import Scopes
@@ -76,7 +76,8 @@ def blocks(model: KernelModel, answers: Answers, launched: Block | None) -> tupl
     threads = model.max_threads
     text = model.file.source.slice(model.kernel.span)
     if "threadIdx.y" not in text:
-        return tuple(found + ([(threads, 1, 1)] if threads is not None and launched is None else []))
+        guesses = [threads] if threads is not None else [_extent(b, answers) for b in model.buffers]
+        return tuple(found or dict.fromkeys((n, 1, 1) for n in guesses if 0 < n <= 1024))
     for buffer in model.buffers:
         rows = [answers.get(f"row:{buffer.piece.key[0]}:{rank}") for rank in (1, 2)]
         whole = buffer.bytes
@@ -86,24 +87,41 @@ def blocks(model: KernelModel, answers: Answers, launched: Block | None) -> tupl
     return tuple(found or ([(threads, 1, 1)] if threads is not None else []))
 
 
+def _extent(buffer: Buffer, answers: Answers) -> int:
+    """The elements of a tile of one dimension, 0 for others."""
+    row = answers.get(f"row:{buffer.piece.key[0]}:1")
+    return buffer.bytes // row if isinstance(row, int) and buffer.bytes and buffer.piece.rank == 1 else 0
+
+
 def spread(
     model: KernelModel, answers: Answers, launched: Block | None, wanted: Iterable[Copy]
 ) -> list[Spread | Narrow]:
     """For each copy, the widest form with its elements dealt anew, or why there is none."""
+    copies = list(wanted)
+    unknown = "the number of threads is not known: neither a launch nor __launch_bounds__ says it"
+    best: list[Spread | Narrow] = [Narrow(c, unknown) for c in copies]
     scopes = Scopes(model)
-    shapes = blocks(model, answers, launched)
-    results: list[Spread | Narrow] = []
-    for copy in wanted:
-        reason = "the number of threads is not known: neither a launch nor __launch_bounds__ says it"
-        found: Spread | None = None
-        for shape in shapes:
-            try:
-                found = Spreader(model, answers, scopes, copy, shape).widest()
-                break
-            except NotProvedError as failed:
-                reason = str(failed)
-        results.append(found if found is not None else Narrow(copy, reason))
-    return _compatible(model, results)
+    for shape in blocks(model, answers, launched) if copies else ():
+        # One shape for all: a kernel has one launch, and asks for one.
+        found = _compatible(model, [_proved(model, answers, scopes, c, shape) for c in copies])
+        if _widened(found) > _widened(best) or all(
+            isinstance(r, Narrow) and r.reason == unknown for r in best
+        ):
+            best = found
+    return best
+
+
+def _widened(results: list[Spread | Narrow]) -> int:
+    return sum(isinstance(r, Spread) for r in results)
+
+
+def _proved(
+    model: KernelModel, answers: Answers, scopes: Scopes, copy: Copy, shape: Block
+) -> Spread | Narrow:
+    try:
+        return Spreader(model, answers, scopes, copy, shape).widest()
+    except NotProvedError as failed:
+        return Narrow(copy, str(failed))
 
 
 def _compatible(model: KernelModel, results: list[Spread | Narrow]) -> list[Spread | Narrow]:
