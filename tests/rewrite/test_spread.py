@@ -360,6 +360,13 @@ def test_an_address_that_is_named_where_nothing_is_read_is_aligned_too(tmp_path:
     assert [evidence.status for evidence in answer] == ["passed", "passed"], answer
 
 
+def test_a_tile_that_stays_narrow_is_told_why(tmp_path: Path) -> None:
+    report = steps.check(opened(FORMS["padded by one"], tmp_path))
+    assert not isinstance(report, Refusal)
+    (note,) = (d for d in report.diagnostics if d.code == "TP159")
+    assert "`As`" in note.message and "multiple of 16 bytes" in note.message
+
+
 ALIGNED = Options(device="cpu", aligned=True)
 
 
