@@ -155,6 +155,15 @@ FORMS = {
     to[threadIdx.y][threadIdx.x] = (r < rows && c < cols) ? from[r * ld + c] : 0.f;
 }""",
     ),
+    "a helper with references to coordinates": Form(
+        "load(As, A, row, tx, k0 + tx, M, K, lda, row + tx);" + TEXTBOOK.partition("; ")[2],
+        head="""__device__ void load(float (&to)[16][16], const float* from, const int& r, const int& x, int c,
+                     int rows, int cols, int ld, int sum)
+{
+    to[threadIdx.y][x] = (r < rows && c < cols) ? from[r * ld + c] : 0.f;
+}""",
+        widths=(0, 16),
+    ),
     "a template helper with references": Form(
         "tile<16>(As, A, blockIdx.y * 16, k0, M, K, lda); tile<16>(Bs, B, k0, blockIdx.x * 16, K, N, ldb);",
         head="""template <int S>

@@ -117,6 +117,10 @@ class Pointers:
         plain = not array.extern and self.buffer.piece == array and not self._parameter(name, scope)
         return name if plain and name == array.name and (found is None or found == array) else None
 
+    def is_array(self, value: Value) -> bool:
+        """Whether a name stands for the tile as a declared array."""
+        return self._array(value, 0) is not None
+
     def _parameter(self, name: str, scope: Scope) -> bool:
         """Whether a call around the place has a parameter of that name."""
         return any(name in self.forms.scopes.parameters(call) for call in scope.calls)

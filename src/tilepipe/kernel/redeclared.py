@@ -100,9 +100,13 @@ class Redeclares:
         return {n for call in calls for n in self.scopes.parameters(call)}
 
     def _array_parameter(self, name: str, scope: Scope) -> None:
-        """A parameter that is the caller's array by another name: visible as it is where the copy stands."""
-        if scope.calls != self.scopes.scope(self.item, frozenset()).calls:
+        """A parameter that is the caller's array by another name: visible as it is where the copy stands. A reference
+        to a variable would show the thread's own."""
+        given = self.scopes.argument(name, scope)
+        if given is None or scope.calls != self.scopes.scope(self.item, frozenset()).calls:
             raise NotProvedError(f"`{name}` is a parameter of another function")
+        if not self.pointers.is_array(given):
+            raise NotProvedError(f"`{name}` refers to a variable of the caller")
 
     def _symbol(self, found: Symbol, scope: Scope) -> None:
         if (
