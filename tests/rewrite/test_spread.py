@@ -88,6 +88,7 @@ class Form:
     block: str = '["16", "16"]'
     widths: tuple[int, int] = (16, 16)
     sizes: tuple[dict[str, int], ...] = GUARDED
+    asynchronous: bool = True  # whether every copy can be asynchronous
 
 
 FORMS = {
@@ -130,6 +131,11 @@ FORMS = {
     ),
     "through a variable": Form(
         f"float a = 0.f, b = 0.f; if ({A_IN}) a = {A_AT}; if ({B_IN}) b = {B_AT}; As[ty][tx] = a; Bs[ty][tx] = b;"
+    ),
+    "through a variable, with names of another block": Form(
+        f"float a = 0.f; if ({A_IN}) {{ const int c = tx; a = A[row * lda + k0 + c]; }}"
+        "{ const int c = tx ^ 1; As[ty][c] = a; }" + TEXTBOOK.partition("; ")[2],
+        read="k ^ 1", widths=(0, 16), asynchronous=False,
     ),
     "names in the loop": Form(
         f"const int c = k0 + tx; const bool in = row < M && c < K; As[ty][tx] = in ? A[row * lda + c] : 0.f;"
@@ -336,7 +342,11 @@ def test_a_form_is_widened_and_exact(name: str, tmp_path: Path) -> None:
     for wide in job.wide:
         widths[wide.copy.use.buffer.name[0]] = wide.bytes
     assert (widths["A"], widths["B"]) == form.widths
-    built = build_candidate(job, model, WIDE)
+    if form.asynchronous:
+        built = build_candidate(job, model, WIDE)
+    else:
+        assert isinstance(build_candidate(job, model, WIDE), Refusal)
+        built = build_candidate(job, model, Candidate("ldg-2-ring", "ldg", 2, "ring"))
     assert not isinstance(built, Refusal), built
     sizes = {f"s{i}": s for i, s in enumerate(form.sizes)}
     for offset in (0, 1) if name != "pairs" else (0, 2):

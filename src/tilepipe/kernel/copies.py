@@ -219,6 +219,8 @@ class Copies:
         since = self.tile.flow.of[id(branch)] if branch is not None else at
         if self._changed_between(since, use.item, uses):
             return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
+        if not all(self._means_the_same(s, use.item) for s in uses):
+            return NotACopy(use, f"names in the load of `{variable.name}` mean something else at the store")
         source = self._source_text(bare(value))
         source = f"({source}){member}" if member else source
         root = self._root(at, span(value))
@@ -318,6 +320,18 @@ class Copies:
         depth = len(load.parents) - 1 - load.parents.index(branch)
         return branch if all(p.kind == "block" for p in load.parents[-depth:] if depth) else None
 
+    def _means_the_same(self, symbol: Symbol, item: Item) -> bool:
+        """Whether the name of a variable names it where `item` stands: it is visible there, and nothing hides it."""
+        declarer = self.tile.flow.declarer
+        own = declarer.get(symbol)
+        if own is not None and not _visible(own, item):
+            return False
+        depth = len(own.parents) if own is not None else -1
+        return not any(
+            other != symbol and other.name == symbol.name and len(d.parents) > depth and _visible(d, item)
+            for other, d in declarer.items()
+        )
+
     def _changed_between(self, start: Item, end: Item, symbols: frozenset[Symbol]) -> bool:
         return any(
             i.own.defs & symbols
@@ -351,6 +365,13 @@ class Copies:
 def _dominates(first: Item, second: Item) -> bool:
     """Whether the first statement always runs before the second: its enclosing statements enclose both."""
     return first.order < second.order and set(first.parents) <= set(second.parents)
+
+
+def _visible(declaration: Item, item: Item) -> bool:
+    """Whether what a statement declares can be named where `item` stands."""
+    if declaration.statement.is_loop or declaration.statement.kind == "call":
+        return declaration.statement in item.parents
+    return _dominates(declaration, item)
 
 
 def _unparenthesised(text: str) -> str:
