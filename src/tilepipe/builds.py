@@ -44,12 +44,16 @@ class Built:
 
     @property
     def change(self) -> LaunchChange:
-        return LaunchChange(self.rewrite.stages_factor, self.rewrite.extra_dynamic_shared, self.problem)
+        made = self.rewrite
+        return LaunchChange(made.stages_factor, made.extra_dynamic_shared, self.problem, made.promised)
 
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
     """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
-    made = _with_padding(job, candidate) if candidate.padding else rewrite(model, candidate, job.wide)
+    aligned = job.options.aligned
+    made = (
+        _with_padding(job, candidate) if candidate.padding else rewrite(model, candidate, job.wide, aligned)
+    )
     if isinstance(made, Refusal):
         return made
     cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
@@ -62,7 +66,8 @@ def _with_padding(job: Job, candidate: Candidate) -> Rewrite | Refusal:
     if padded is None or job.padding is None:
         raise ValueError(f"{candidate.id} without a padded tile")
     model = padded.model
-    made = model if isinstance(model, Refusal) else rewrite(model, candidate, padded.wide)
+    aligned = job.options.aligned
+    made = model if isinstance(model, Refusal) else rewrite(model, candidate, padded.wide, aligned)
     if isinstance(made, Refusal):
         return made
     names = ", ".join(f"`{name}`" for name in job.padding.rows)
@@ -244,13 +249,14 @@ def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
         before,
         job.arch.name,
         (built.cubin.symbol, original.symbol),
-        expectation(model, built.candidate),
+        expectation(model, built.candidate, built.rewrite.fallback),
     )
     return replace(sass, registers=built.cubin.registers, registers_original=original.registers)
 
 
-def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
-    """What the emitted loop should look like: its barriers and copies."""
+def expectation(model: KernelModel, candidate: Candidate, fallback: bool) -> Expectation:
+    """What the emitted loop should look like: its barriers and copies. With a `fallback` the author's loop stands
+    beside it."""
     barriers = [p.statement for p in model.tile.phases if p.is_barrier]
     kept = [b for b in barriers if b not in redundant_barriers(model)]
     ours = 2 if candidate.variant == "prefetch" else 1
@@ -259,7 +265,7 @@ def expectation(model: KernelModel, candidate: Candidate) -> Expectation:
         barriers=ours + len(kept),
         barriers_original=len(barriers),
         author_barriers=len(kept),
-        fallback=candidate.copy_bytes > 0,
+        fallback=fallback,
         registers=candidate.variant not in ("cp_async", "stash"),
         stages=candidate.stages if candidate.variant in ("cp_async", "stash") else None,
         fragments=candidate.fragments,

@@ -18,7 +18,9 @@ from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel, Study, build, study
 from tilepipe.kernel.padding import PAD, Padding, padding
 from tilepipe.kernel.pool import tile_part
-from tilepipe.kernel.widen import Wide, constants_wanted, widen
+from tilepipe.kernel.repartition import repartitioned
+from tilepipe.kernel.spread import spread_asks
+from tilepipe.kernel.widen import Narrow, Widened, constants_wanted
 from tilepipe.launch import CpuDevice, Device, find_gpu
 from tilepipe.options import Options
 from tilepipe.plan.candidates import Resources, Wishes, make_plan
@@ -112,10 +114,10 @@ class Job:
         return found if isinstance(found, Refusal) else found[0]
 
     @cached_property
-    def wide(self) -> tuple[Wide, ...]:
+    def wide(self) -> tuple[Widened, ...]:
         """The copies that may be re-partitioned, with the conditions under which they may."""
         found = self._studied
-        return () if isinstance(found, Refusal) else found[1]
+        return () if isinstance(found, Refusal) else tuple(w for w in found[1] if isinstance(w, Widened))
 
     @cached_property
     def _found(self) -> Study | Refusal:
@@ -123,11 +125,11 @@ class Job:
         return study(self.file, self.kernel, self.options.no_alias)
 
     def _questions(self, found: Study) -> tuple[Question, ...]:
-        asks = (*found.asks, *constants_wanted(found))
+        asks = (*found.asks, *constants_wanted(found), *spread_asks(found))
         return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
 
     @cached_property
-    def _studied(self) -> tuple[KernelModel, tuple[Wide, ...]] | Refusal:
+    def _studied(self) -> tuple[KernelModel, tuple[Widened | Narrow, ...]] | Refusal:
         found = self._found
         if isinstance(found, Refusal):
             return found
@@ -137,7 +139,13 @@ class Job:
         model = build(found, answers)
         if isinstance(model, Refusal):
             return model
-        return model, tuple(w for w in widen(model, answers) if isinstance(w, Wide))
+        return model, repartitioned(model, answers, self._block)
+
+    @property
+    def narrow(self) -> tuple[Narrow, ...]:
+        """The copies that stay as they are, and why."""
+        found = self._studied
+        return () if isinstance(found, Refusal) else tuple(n for n in found[1] if isinstance(n, Narrow))
 
     @property
     def asked(self) -> Asked | None:
@@ -176,6 +184,14 @@ class Job:
             return plan
         ids = ", ".join(c.id for c in plan.candidates)
         return error("TP124", f"there is no candidate {wishes.words}", help=f"the candidates are: {ids}")
+
+    @property
+    def _block(self) -> tuple[int, int, int] | None:
+        """The shape of a block as the problem file launches it."""
+        if self.problem is None or not self.main_size:
+            return None
+        x, y, z, *_ = (*(evaluate(text, self.main_size) for text in self.problem.block), 1, 1)
+        return x, y, z
 
     @cached_property
     def padding(self) -> Padding | None:

@@ -81,7 +81,7 @@ def build_ablation(job: Job, built: Built, ablation: Ablation) -> Built | str:
     where = job.padded if candidate.padding else job
     if where is None or isinstance(where.model, Refusal):
         return "the kernel has no model"
-    made = rewrite(where.model, candidate, where.wide, ablation)
+    made = rewrite(where.model, candidate, where.wide, job.options.aligned, ablation)
     if isinstance(made, Refusal) and ablation == "control" and candidate.padding:
         made = Rewrite(candidate.id, where.file.source.text, ())  # what padding alone brings
     if isinstance(made, Refusal):

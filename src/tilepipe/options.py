@@ -40,3 +40,5 @@ class Options:
     layout: Literal["auto", "keep"] = "auto"  # auto: padded rows are tried where timing can judge them
     # Pointers promised to overlap no other, and to be loaded and stored in different places: --assume no-alias=A,B.
     no_alias: frozenset[str] = frozenset()
+    # Pointers, strides and blocks promised to be such that whole copies of 16 bytes can be made: --assume align=16.
+    aligned: bool = False

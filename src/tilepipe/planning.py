@@ -11,7 +11,7 @@ from tilepipe.diagnostics import Diagnostic, Refusal, error, refusal
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import Stash, stash
-from tilepipe.kernel.widen import Wide, covered
+from tilepipe.kernel.widen import FULL_WIDTH, Widened, covered
 from tilepipe.plan.candidates import Wishes, base_id
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
@@ -64,6 +64,9 @@ def base_report(job: Job) -> RunReport:
         )
         for name in promised
     )
+    if job.options.aligned:
+        text = "taken on trust, as --assume says: launches allow whole copies of 16 bytes; those made here are checked"
+        notes += (Diagnostic("TP157", "note", text),)
     tool = ToolInfo(job.toolchain.name, job.device.name)
     return RunReport(tool, info, job.arch.name, diagnostics=notes)
 
@@ -94,10 +97,29 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
     if isinstance(plan, Refusal):
         return refused_report(plan, replace(base, loop=loop))
     candidates = tuple(candidate_report(model, c, wide=job.wide) for c in plan.candidates)
-    report = replace(base, loop=loop, budget=plan.budget, ratio=plan.ratio, candidates=candidates)
+    notes = (*base.diagnostics, *_stays_narrow(job, model))
     if job.problem is not None and plan.ratio.cls == "unknown":
-        report = replace(report, diagnostics=(_no_prediction(job),))
+        notes += (_no_prediction(job),)
+    report = replace(
+        base, loop=loop, budget=plan.budget, ratio=plan.ratio, candidates=candidates, diagnostics=notes
+    )
     return Planned(job, model, plan, report)
+
+
+def _stays_narrow(job: Job, model: KernelModel) -> tuple[Diagnostic, ...]:
+    """TP159: for each tile whose copies could be wider, why they are not."""
+    wide = covered(model, job.wide) if job.arch.has_async_copy else frozenset(b.piece for b in model.buffers)
+    reasons = {n.copy.use.buffer: n for n in reversed(job.narrow) if n.reason != FULL_WIDTH}
+    return tuple(
+        Diagnostic(
+            "TP159",
+            "note",
+            f"copies into `{b.name}` stay as narrow as they are written: {reasons[b.piece].reason}",
+            model.file.source.place(reasons[b.piece].copy.use.item.statement.span),
+        )
+        for b in model.buffers
+        if b.piece in reasons and b.piece not in wide
+    )
 
 
 def _no_prediction(job: Job) -> Diagnostic:
@@ -112,7 +134,7 @@ def _no_prediction(job: Job) -> Diagnostic:
 
 
 def candidate_report(
-    model: KernelModel, candidate: Candidate, built: Built | None = None, wide: Iterable[Wide] = ()
+    model: KernelModel, candidate: Candidate, built: Built | None = None, wide: Iterable[Widened] = ()
 ) -> CandidateReport:
     """What is known of a candidate: with its registers and spills once it is built. `wide` are the copies that
     a candidate with `copy_bytes` may widen."""

@@ -61,6 +61,7 @@ def test_help_and_tables(arguments: list[str], capsys: Capture) -> None:
         ["run", "igemm.cu", "--json", "igemm.toml"],
         ["verify", "igemm.cu"],
         ["explain", "TP000"],
+        ["run", "igemm.cu", "--assume", "align=12"],
     ],
     ids=" ".join,
 )
@@ -82,6 +83,8 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
         "--max-steps 9 --no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
         "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --layout keep --plan plan.json --size small "
         "--seed 7 --no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
+        "--no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
+        "--assume align=16 "
         "-- -use_fast_math --json -o"
     )
     assert main(arguments.split()) == 0
@@ -105,6 +108,7 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
     assert options.seed == 7
     assert (options.use_reference, options.allow_launch_change) == (False, True)
     assert options.no_alias == {"A", "B", "C"}
+    assert options.aligned
     assert options.compile.include_dirs == ("inc", "inc2")
     assert options.compile.defines == ("X=1", "Y")
     assert options.compile.std == "c++20"

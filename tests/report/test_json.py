@@ -113,7 +113,7 @@ def test_an_error_fails_and_a_refusal_refuses() -> None:
     assert refused_report(error("TP142", "no")).outcome == "failed"
     refused = refused_report(refusal("TP012", "no"), PIPELINED)
     assert refused.outcome == "refused"
-    assert [d.code for d in refused.diagnostics] == ["TP140", "TP012"]
+    assert [d.code for d in refused.diagnostics] == ["TP012", "TP140"]
 
 
 STATUS = st.sampled_from(["passed", "failed", "unknown"])

@@ -53,6 +53,27 @@ def test_wide_copies_are_exact_whatever_the_alignment(name: str, offset: int) ->
     assert all(s.bitwise for s in correctness.sizes.values())
 
 
+ANEW = ("dist_features", "scan_walk", "nearest_point", "scale_stream", "matmul_stepper", "batch_loop_gemm")
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.full] if i > 1 else []) for i, n in enumerate(ANEW)]
+)
+def test_copies_dealt_anew_are_exact_whatever_the_alignment(name: str, offset: int) -> None:
+    """At every size set of the zoo but the target: aligned, and one and two elements into the allocations."""
+    PATHS.setdefault(name, f"tests/zoo/{name}.cu")
+    opened = job(name, offset)
+    model = opened.model
+    assert not isinstance(model, Refusal) and opened.problem is not None
+    built = build_candidate(opened, model, WIDE)
+    assert not isinstance(built, Refusal)
+    sizes = {n: s for n, s in opened.problem.sizes.items() if n != "target"}
+    answer = verify_candidate(opened, opened.device, built, sizes)
+    assert not isinstance(answer, Refusal)
+    assert [evidence.status for evidence in answer] == ["passed", "passed"], answer
+
+
 def test_the_wide_arm_is_taken_where_the_conditions_hold() -> None:
     """The emitted copies are 16 bytes wide, and the author's loop stands beside them."""
     opened = job("igemm_wmma", 0)

@@ -69,13 +69,13 @@ def test_a_problem_that_tells_no_work_is_noted(alone: Path) -> None:
     problem.write_text("".join(line for line in full.splitlines(True) if not line.startswith("flops")))
     planned = preconditions_and_variant(opened(alone))
     assert isinstance(planned, Planned)
-    (note,) = planned.report.diagnostics
-    assert (note.code, note.severity) == ("TP123", "note")
+    (note,) = (d for d in planned.report.diagnostics if d.code == "TP123")
+    assert note.severity == "note"
     assert "flops" in note.help and "tile" not in note.help
     problem.write_text("".join(line for line in full.splitlines(True) if not line.startswith("tile")))
     planned = preconditions_and_variant(opened(alone))
     assert isinstance(planned, Planned)
-    assert planned.report.diagnostics == ()
+    assert "TP123" not in {d.code for d in planned.report.diagnostics}
     assert planned.viable()[0].predicted_speedup
 
 

@@ -231,8 +231,9 @@ CHOICE = {
             _option(
                 _CHOICE,
                 "--assume",
-                metavar="no-alias=A,…",
-                help="Promise that what is stored through these pointers is not loaded in the loop (repeatable).",
+                metavar="no-alias=A,…|align=16",
+                help="Promise that what is stored through these pointers is not loaded in the loop, or that launches "
+                "allow whole copies of 16 bytes (repeatable).",
             ),
         ],
         None,
@@ -298,6 +299,7 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         use_reference=not given.get("no_reference", True),  # what runs nothing does not ask
         allow_launch_change=given.get("allow_launch_change", False),
         no_alias=_no_alias(given.get("assume") or ()),
+        aligned=any(promise.startswith("align=") for promise in given.get("assume") or ()),
     )
 
 
@@ -305,7 +307,10 @@ def _no_alias(promises: Sequence[str]) -> frozenset[str]:
     names: set[str] = set()
     for promise in promises:
         kind, _, listed = promise.partition("=")
-        _one_of("--assume", kind, "no-alias")
+        _one_of("--assume", kind, "no-alias", "align")
+        if kind == "align":
+            _one_of("--assume align", listed, "16")
+            continue
         given = [name.strip() for name in listed.split(",")]
         if not all(name.isidentifier() for name in given):
             raise typer.BadParameter(f"--assume: `{promise}` names no pointers; write no-alias=A,B")

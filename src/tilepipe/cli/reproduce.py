@@ -49,6 +49,7 @@ def _common(options: Options, report: RunReport) -> list[str]:
     words += [word for macro in compile.defines for word in ("-D", macro)]
     words += ["-std", compile.std] if compile.std != "c++17" else []
     words += ["--assume", f"no-alias={','.join(sorted(options.no_alias))}"] if options.no_alias else []
+    words += ["--assume", "align=16"] if options.aligned else []
     return words
 
 

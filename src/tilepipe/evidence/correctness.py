@@ -20,6 +20,7 @@ from tilepipe.evidence.compare import (
     first_difference,
     wrote_something,
 )
+from tilepipe.evidence.promises import broken_promise
 from tilepipe.evidence.sampling import FULL_RUN_FLOPS, sample_blocks
 from tilepipe.evidence.types import Correctness, Races, SizeResult
 from tilepipe.launch.types import Device, Finding, LaunchOptions, Loaded, RunResult
@@ -34,11 +35,13 @@ _UNDEFINED = "the original has races or faults of its own: there is no defined r
 @dataclass(frozen=True)
 class LaunchChange:
     """How a launch of the changed kernel differs: dynamic shared bytes times `stages_factor` plus
-    `extra_dynamic_shared`, or another `problem` altogether (other tile sizes, say) on the same data."""
+    `extra_dynamic_shared`, or another `problem` altogether (other tile sizes, say) on the same data. `promised` are
+    conditions that each of its launches meets."""
 
     stages_factor: int = 1
     extra_dynamic_shared: int = 0
     problem: KernelProblem | None = None
+    promised: tuple[str, ...] = ()
 
 
 def changed_launch(
@@ -115,10 +118,16 @@ class _Outcome:
     changed_ran: bool = True
     original_fault: str = ""  # what the original does wrong, as far as its findings do not say it
     changed_inputs: tuple[str, ...] = ()
+    breaks_promise: bool = False
 
     @property
     def is_originals_fault(self) -> bool:
         return bool(self.original_fault or self.original_findings)
+
+    @property
+    def does_not_count(self) -> bool:
+        """Whether a size that nobody asked for says nothing of the changed kernel."""
+        return self.is_originals_fault or self.breaks_promise
 
 
 def check_correctness(
@@ -138,7 +147,7 @@ def check_correctness(
     outcomes: dict[str, _Outcome] = {}
     for name, values in sizes.items():
         outcome = _check_size(subject, name, values, seed, budget_flops)
-        if name in optional and (isinstance(outcome, Refusal) or outcome.is_originals_fault):
+        if name in optional and (isinstance(outcome, Refusal) or outcome.does_not_count):
             continue
         if isinstance(outcome, Refusal):
             return outcome
@@ -156,6 +165,10 @@ def _check_size(subject: Subject, name: str, values: Sizes, seed: int, budget: i
     changed_case = changed_launch(subject.change, case, subject.parameters, seed)
     if isinstance(changed_case, Refusal):
         return changed_case
+    broken = broken_promise(subject.change.promised, changed_case, subject.parameters)
+    if broken is not None:
+        note = f"the launch breaks what --assume align=16 promises: {broken}"
+        return _Outcome(SizeResult(None, note=note), False, note, breaks_promise=True)
     blocks = sample_blocks(case, seed, budget) if subject.device.kind == "cpu" else None
     if blocks is not None and changed_case.grid != case.grid:
         note = "too large to emulate in full, and another grid than the original's"

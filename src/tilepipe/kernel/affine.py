@@ -7,6 +7,7 @@ element by element. Everything else is not a form, and nothing is claimed about 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ from tree_sitter import Node
 Vector = npt.NDArray[np.int64]
 Monomial = tuple[str, ...]  # sorted names of run-time symbols; () for the constant part
 ONE: Monomial = ()
+# Types that may not hold an index, so that a value is not what it was before.
+NARROW = re.compile(
+    r"^(const )?((un)?signed )?(char|short|bool|float|double|half|__half|u?char|ushort|u?int(8|16)_t)\b"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +86,10 @@ def evaluate(node: Node, text: Callable[[Node], str], lookup: Lookup) -> Form | 
     if kind in ("parenthesized_expression", "condition_clause") and node.named_children:
         return evaluate(node.named_children[0], text, lookup)
     if kind == "cast_expression":
-        value = node.child_by_field_name("value")
-        return evaluate(value, text, lookup) if value is not None else None
+        value, kept = node.child_by_field_name("value"), node.child_by_field_name("type")
+        if value is None or kept is None or NARROW.match(text(kept)):
+            return None
+        return evaluate(value, text, lookup)
     if kind == "number_literal":
         try:
             return number(int(text(node).rstrip("uUlL"), 0))
@@ -110,10 +117,10 @@ def _binary(node: Node, text: Callable[[Node], str], lookup: Lookup) -> Form | N
         return a - b
     if sign == "*":
         return a * b
-    return _exact(sign, a.constant, b.constant)
+    return exact(sign, a.constant, b.constant)
 
 
-def _exact(sign: str, a: Vector | None, b: Vector | None) -> Form | None:
+def exact(sign: str, a: Vector | None, b: Vector | None) -> Form | None:
     """Operators that are taken element by element, on values of zero and above."""
     if a is None or b is None or (a < 0).any() or (b < 0).any():
         return None

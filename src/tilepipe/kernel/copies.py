@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from tilepipe.kernel.decisions import zero_otherwise
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
@@ -125,36 +126,24 @@ class Copies:
         root = self._root(use.item, span(right))
         merged = self._zero_partner(use)
         if merged is not None:
-            branch, guard = merged
-            uses = use.item.own.uses | branch.own.uses
+            branch, guard, more = merged
+            uses = use.item.own.uses | more
             return Copy(use, self.text(store.left), source, guard, uses, root, branch, use.item)
         return Copy(
             use, self.text(store.left), source, None, use.item.own.uses, root, use.item.statement, use.item
         )
 
-    def _zero_partner(self, use: StoreUse) -> tuple[Statement, str] | None:
-        """The `if` around the store when its other branch puts zero into the same element."""
-        item = use.item
-        ifs = [p for p in item.parents if p.kind == "if"]
-        if not ifs or len(ifs[-1].children) != 2 or use.store is None:
+    def _zero_partner(self, use: StoreUse) -> tuple[Statement, str, frozenset[Symbol]] | None:
+        """The branches around the store when they put zero into the same element otherwise, and their guard."""
+        decision = zero_otherwise(use.item, self.text, lambda at: self.zeros.is_zero(self.node(at)))
+        if decision is None or (use.item.own.loads and use.item.own.loads[0].nested):
             return None
-        branch = ifs[-1]
-        mine, other = branch.children
-        negated = item.statement not in list(mine.walk())
-        if negated:
-            mine, other = other, mine
-        leaves = [[s for s in part.walk() if s.kind != "block"] for part in (mine, other)]
-        if any(len(found) != 1 for found in leaves) or leaves[0][0] is not item.statement:
-            return None
-        partner = leaves[1][0].own.stores
-        if len(partner) != 1 or self.text(partner[0].left) != self.text(use.store.left):
-            return None
-        if (item.own.loads and item.own.loads[0].nested) or branch.condition is None:
-            return None
-        if not self.zeros.is_zero(self.node(partner[0].right)):
-            return None
-        condition = _unparenthesised(self.text(branch.condition))
-        return branch, f"!({condition})" if negated else condition
+        parts = [(_unparenthesised(self.text(at)), fails) for at, fails in decision.way.conditions]
+        if len(parts) == 1:
+            ((condition, fails),) = parts
+            return decision.branch, f"!({condition})" if fails else condition, decision.uses
+        guard = " && ".join(f"!({c})" if fails else f"({c})" for c, fails in parts)
+        return decision.branch, guard, decision.uses
 
     def _select(self, use: StoreUse, right: Node) -> Copy | NotACopy:
         store = use.store
@@ -235,6 +224,8 @@ class Copies:
         since = self.tile.flow.of[id(branch)] if branch is not None else at
         if self._changed_between(since, use.item, uses):
             return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
+        if not all(self._means_the_same(s, use.item) for s in uses):
+            return NotACopy(use, f"names in the load of `{variable.name}` mean something else at the store")
         source = self._source_text(bare(value))
         source = f"({source}){member}" if member else source
         root = self._root(at, span(value))
@@ -334,6 +325,18 @@ class Copies:
         depth = len(load.parents) - 1 - load.parents.index(branch)
         return branch if all(p.kind == "block" for p in load.parents[-depth:] if depth) else None
 
+    def _means_the_same(self, symbol: Symbol, item: Item) -> bool:
+        """Whether the name of a variable names it where `item` stands: it is visible there, and nothing hides it."""
+        declarer = self.tile.flow.declarer
+        own = declarer.get(symbol)
+        if own is not None and not _visible(own, item):
+            return False
+        depth = len(own.parents) if own is not None else -1
+        return not any(
+            other != symbol and other.name == symbol.name and len(d.parents) > depth and _visible(d, item)
+            for other, d in declarer.items()
+        )
+
     def _changed_between(self, start: Item, end: Item, symbols: frozenset[Symbol]) -> bool:
         return any(
             i.own.defs & symbols
@@ -367,6 +370,13 @@ class Copies:
 def _dominates(first: Item, second: Item) -> bool:
     """Whether the first statement always runs before the second: its enclosing statements enclose both."""
     return first.order < second.order and set(first.parents) <= set(second.parents)
+
+
+def _visible(declaration: Item, item: Item) -> bool:
+    """Whether what a statement declares can be named where `item` stands."""
+    if declaration.statement.is_loop or declaration.statement.kind == "call":
+        return declaration.statement in item.parents
+    return _dominates(declaration, item)
 
 
 def _unparenthesised(text: str) -> str:

@@ -44,7 +44,8 @@ class Domains:
         trips = self.model.trips.get(id(loops[0]))
         if trips is None:
             raise NotProvedError("the copy loop's trip count is not known")
-        if any(p.kind == "if" for p in item.parents if p is not copy.replaces):
+        decided = list(copy.replaces.walk())
+        if any(p.kind == "if" and p not in decided for p in item.parents):
             raise NotProvedError("the copy stands under a condition")
         return self._by_local(loops[0], trips) if trips.simple else self._by_stride(loops[0], trips)
 

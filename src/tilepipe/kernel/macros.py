@@ -16,6 +16,8 @@ _LINE_JOIN = re.compile(r"\\\r?\n")
 _VALUE = re.compile(r"[\w\s.+\-*/%<>]*")
 _ACTS = re.compile(r"\+\+|--|restrict|volatile")
 _CONTAINERS = ("translation_unit", "declaration_list", "namespace_definition", "linkage_specification")
+# A name alone in parentheses, where these change nothing: `(a) && (b)` would be read as a conversion to a type `a`.
+_GROUPED = re.compile(r"(?<![\w)>\]])\(\s*(\w+)\s*\)(?=\s*(?:[-+*&]|$))")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -71,7 +73,7 @@ def expand(macro: Macro, arguments: Sequence[str]) -> str:
     if macro.parameters is None:
         return macro.body
     values = dict(zip(macro.parameters, arguments, strict=False))
-    return _WORD.sub(lambda m: values.get(m.group(), m.group()), macro.body)
+    return _GROUPED.sub(r"\1", _WORD.sub(lambda m: values.get(m.group(), m.group()), macro.body))
 
 
 @lru_cache(maxsize=4096)

@@ -123,15 +123,16 @@ def _into_dynamic(analysed: Analysed, tile: TileLoop) -> list[Symbol]:
 
 def _needed_braces(tile: TileLoop, offsets: set[int]) -> list[Edit]:
     """Braces around unbraced bodies that hold a question, so that it can stand before the statement."""
-    edits: dict[tuple[int, str], Edit] = {}
+    edits: dict[tuple[int, int], Edit] = {}  # by where the body begins: several may end at one place
     for item in tile.flow.items:
         statement = item.statement
         if not statement.is_loop and statement.kind != "if":
             continue
         for child in statement.children:
             if child.kind not in ("block", "call") and child.span.start in offsets | _starts(child, offsets):
-                edits[(child.span.start, "{")] = Edit(Span(child.span.start, child.span.start), "{")
-                edits[(child.span.end, "}")] = Edit(Span(child.span.end, child.span.end), "}")
+                start, end = child.span.start, child.span.end
+                edits[(start, end)] = Edit(Span(start, start), "{")
+                edits[(start, -end)] = Edit(Span(end, end), "}")
     return list(edits.values())
 
 

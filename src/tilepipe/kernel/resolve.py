@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
-from tilepipe.kernel.affine import Form, elements, evaluate, number, symbol
+from tilepipe.kernel.affine import NARROW, Form, elements, evaluate, number, symbol
 from tilepipe.kernel.flow import Flow, Item
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -50,7 +50,7 @@ class Resolver:
         if found.kind == "param":
             return symbol(name) if not found.pointer and self.fixed(found) else None
         defined = self.defined(name, uses)
-        if defined is None or depth > DEPTH:
+        if defined is None or depth > DEPTH or NARROW.match(found.type):
             return self.constant(name) if found.const else None
         item, value = defined
         return evaluate(value, self.text, lambda n, _: self.named(n, item.own.uses, index, count, depth + 1))
@@ -68,6 +68,17 @@ class Resolver:
 
     def steps_of(self, state: Symbol) -> list[Form] | None:
         """What is added to a variable per iteration, None where it changes in another way."""
+        forms: list[Form] = []
+        for step, uses in self.added(state) or ():
+            form = evaluate(step, self.text, partial(self._outside, uses))
+            if form is None:
+                return None
+            forms.append(form)
+        return forms or None
+
+    def added(self, state: Symbol) -> list[tuple[Node, Symbols]] | None:
+        """The expressions that are added to a variable per iteration, each with the names that it uses, None where it
+        changes in another way."""
         loop = self.model.tile.loop
         places = [(i.statement.span, i.own.uses) for i in self.model.tile.flow.definers[state]]
         if state in loop.update_effects.defs and loop.update is not None:
@@ -76,14 +87,8 @@ class Resolver:
             i.parents for i in self.model.tile.flow.definers[state]
         ):
             return None
-        forms: list[Form] = []
-        for place, uses in places:
-            step = self._added(self.node(place), state.name)
-            form = evaluate(step, self.text, partial(self._outside, uses)) if step is not None else None
-            if form is None:
-                return None
-            forms.append(form)
-        return forms
+        steps = [(self._added(self.node(place), state.name), uses) for place, uses in places]
+        return None if any(s is None for s, _ in steps) else [(s, uses) for s, uses in steps if s is not None]
 
     def _outside(self, uses: Symbols, name: str, node: Node) -> Form | None:
         del node
@@ -106,6 +111,11 @@ class Resolver:
         return found[0] if len(found) == 1 else None
 
     def start_of(self, state: Symbol) -> Form | None:
+        found = self.start(state)
+        return evaluate(found[0], self.text, partial(self._outside, found[1])) if found is not None else None
+
+    def start(self, state: Symbol) -> tuple[Node, Symbols] | None:
+        """The expression that a loop variable starts at, with the names that it uses."""
         loop = self.model.tile.loop
         if state in loop.declares:
             value, uses = self.value(loop, state.name), loop.init_effects.uses
@@ -114,7 +124,7 @@ class Resolver:
             if len(outside) != 1 or outside[0].statement.kind != "declaration":
                 return None
             value, uses = self.value(outside[0].statement, state.name), outside[0].own.uses
-        return evaluate(value, self.text, partial(self._outside, uses)) if value is not None else None
+        return (value, uses) if value is not None else None
 
     # -- names and text ------------------------------------------------------------------------------------------
 

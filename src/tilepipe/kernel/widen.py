@@ -27,6 +27,7 @@ from tree_sitter import Node
 from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, evaluate, number
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.domains import Domain, Domains
+from tilepipe.kernel.macros import Macro
 from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
@@ -34,27 +35,35 @@ from tilepipe.kernel.symbols import Symbol
 from tilepipe.source import Span
 
 WIDEST = 16
+FULL_WIDTH = "the author's copies are as wide as they can be"  # a reason that nobody need hear of
+_CASTS = ("reinterpret_cast", "static_cast", "const_cast", "dynamic_cast")
 DEPTH = 8  # definitions followed through definitions
 _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")
 
 
 @dataclass(frozen=True, eq=False)
-class Wide:
-    """A copy that may move `bytes` at a time, `elements` of the author's elements, once `conditions` hold.
+class Widened:
+    """A copy that may move `bytes` at a time, `elements` of the author's elements, once `conditions` hold."""
+
+    copy: Copy
+    bytes: int
+    elements: int
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Wide(Widened):
+    """A copy whose loop keeps its form.
 
     `loop` is the copy loop; `index` the variable that numbers the tile's elements (its counter, or a local that
     `declared` spans the initialiser of); `count` the number of elements, `threads` of threads that share them.
     """
 
-    copy: Copy
-    bytes: int
-    elements: int
     loop: Statement
     index: Symbol
     declared: Span | None
     count: int
     threads: int
-    conditions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -72,31 +81,39 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
         c for c in found.copies if isinstance(c, Copy) and str(c.use.item.statement.span.start) in offsets
     ]
     asks: dict[str, Ask] = {}
+    own = [c for c in copies if not c.use.item.statement.context]
+    for name in maybe_constants(found, body_node(found)) if own else ():
+        offset = offsets[str(own[0].use.item.statement.span.start)]
+        asks[f"const:{name}"] = Ask(f"const:{name}", "value", name, offset)
     for copy in copies:
-        offset = offsets[str(copy.use.item.statement.span.start)]
-        for name in _maybe_constants(found):
-            asks.setdefault(f"const:{name}", Ask(f"const:{name}", "value", name, offset))
         base = copy.target.split("[")[0]
-        for rank in range(copy.target.count("[")):
+        for rank in range(copy.target.count("[") if base.isidentifier() else 0):
             key = f"extent:{copy.use.buffer.name}:{rank}"
+            offset = offsets[str(copy.use.item.statement.span.start)]
             asks.setdefault(key, Ask(key, "value", f"sizeof({base}{'[0]' * rank}[0])", offset))
     return tuple(asks.values())
 
 
-def _maybe_constants(found: Study) -> list[str]:
-    """Names in the kernel that are neither its parameters nor its variables: macros, constants, template arguments."""
-    body = found.analysed.body
-    variables = {s.name for st in body.walk() for s in st.declares if not s.const}
+def body_node(found: Study) -> Node | None:
+    """The kernel's body."""
+    body = found.analysed.body.span
+    return found.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
+
+
+def maybe_constants(found: Study, root: Node | None) -> list[str]:
+    """Names below `root` that are neither the kernel's parameters nor its variables: macros, constants, template
+    arguments."""
+    variables = {s.name for st in found.analysed.body.walk() for s in st.declares if not s.const}
     variables |= {p.name for p in found.analysed.parameters}
     names: set[str] = set()
-    root = found.file.tree.root.named_descendant_for_byte_range(body.span.start, body.span.end)
     stack = [root] if root is not None else []
     while stack:
         node = stack.pop()
-        if node.type == "identifier" and node.text:
+        called = node.parent is not None and node.parent.child_by_field_name("function") == node
+        if node.type in ("identifier", "qualified_identifier") and node.text and not called:
             names.add(node.text.decode())
         stack.extend(node.named_children)
-    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
+    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
     return sorted(
         n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__")
     )
@@ -108,13 +125,22 @@ def widen(model: KernelModel, answers: Answers) -> tuple[Wide | Narrow, ...]:
     return tuple(prover.prove(c) for c in model.copies if isinstance(c, Copy))
 
 
-def covered(model: KernelModel, proved: Iterable[Wide]) -> frozenset[Symbol]:
+def covered(model: KernelModel, proved: Iterable[Widened]) -> frozenset[Symbol]:
     """The staged tiles all of whose copies may be widened."""
     wide = {id(w.copy) for w in proved}
     found = {b.piece: [c for c in model.copies if c.use.buffer == b.piece] for b in model.buffers}
     return frozenset(
         piece for piece, copies in found.items() if copies and all(id(c) in wide for c in copies)
     )
+
+
+def one_fill(copy: Copy, macros: Mapping[str, Macro]) -> bool:
+    """Whether what is stored outside of the guard is one value for all: it names no variable but parameters."""
+    words = set(re.findall(r"[A-Za-z_]\w*", copy.fill or ""))
+    for _ in range(DEPTH):
+        words |= {w for name in words & macros.keys() for w in re.findall(r"[A-Za-z_]\w*", macros[name].body)}
+    named = [s for s in copy.uses if s.name in words]
+    return "threadIdx" not in words and all(s.kind == "param" and not s.pointer for s in named)
 
 
 class _Prover:
@@ -133,8 +159,11 @@ class _Prover:
         target, source = (self.model.answers.get(f"{kind}:{at}") for kind in ("type", "source"))
         if target is None or target != source:
             return Narrow(copy, f"the copy converts {source} to {target}")
+        arrays = (copy.use.buffer, copy.root)
+        if any(a is not None and "volatile" in self.model.file.source.slice(a.decl) for a in arrays):
+            return Narrow(copy, "it is volatile")
         if not isinstance(size, int) or size >= WIDEST:
-            return Narrow(copy, "the author's copies are as wide as they can be")
+            return Narrow(copy, FULL_WIDTH)
         reason = ""
         for bytes_ in (16, 8, 4):
             if bytes_ <= size or bytes_ % size:
@@ -148,6 +177,8 @@ class _Prover:
     def _attempt(self, copy: Copy, size: int, bytes_: int) -> Wide:
         self._needs = {}
         width = bytes_ // size
+        if not one_fill(copy, self.model.file.macros):
+            raise NotProvedError("what is stored outside of the guard differs between elements")
         domain = self.domains.of(copy)
         if domain.count % width:
             raise NotProvedError(f"{domain.count} elements are no multiple of {width}")
@@ -161,8 +192,8 @@ class _Prover:
         for atom in self._atoms(self.names.expression(copy.guard)) if copy.guard is not None else ():
             self._uniform(atom, copy, domain, width)
         return Wide(
-            copy, bytes_, width, domain.loop, domain.index, domain.declared, domain.count, domain.threads,
-            (*domain.conditions, *self._needs),
+            copy, bytes_, width, (*domain.conditions, *self._needs),
+            domain.loop, domain.index, domain.declared, domain.count, domain.threads,
         )  # fmt: skip
 
     # -- addresses -----------------------------------------------------------------------------------------------

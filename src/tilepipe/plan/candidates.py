@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
@@ -10,7 +11,7 @@ from tilepipe.kernel.model import Buffer, KernelModel
 from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.slots import Stash, stash
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import Wide, covered
+from tilepipe.kernel.widen import Widened, covered
 from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted_speedup
 from tilepipe.plan.types import Api, BudgetRow, Candidate, Form, Fragments, Plan, Remedy, Variant
 
@@ -121,7 +122,7 @@ def make_plan(
     have: Resources,
     work: TileWork | None,
     wishes: Wishes,
-    wide: tuple[Wide, ...] = (),
+    wide: tuple[Widened, ...] = (),
 ) -> Plan:
     """Budget, ratio and every candidate with its status; `order` lists the viable ones, best predicted first."""
     staged = sum({b.array: b.bytes or 0 for b in model.buffers if not b.dynamic}.values())
@@ -138,7 +139,7 @@ def make_plan(
         max_stages=MAX_STAGES,
     )
     ratio = compute_load_ratio(arch, work, rows[0])
-    widened = covered(model, wide)
+    widened = {p: min(w.bytes for w in wide if w.copy.use.buffer == p) for p in covered(model, wide)}
     judge = _Judge(model, arch, have, work, wishes, rows, pool, widened)
     all_ = _all_candidates(bool(widened))
     if wishes.written_in != "ptx":
@@ -201,7 +202,7 @@ class _Judge:
     wishes: Wishes
     rows: tuple[BudgetRow, ...]
     pool: int  # bytes of dynamic shared memory that each further stage adds
-    widened: frozenset[Symbol]
+    widened: Mapping[Symbol, int]  # bytes per copy into the tiles that can be re-partitioned
 
     def judged(self, candidate: Candidate) -> Candidate:
         """The candidate with shared memory, prediction and status."""
@@ -260,7 +261,7 @@ class _Judge:
     def _width(self, c: Candidate, buffer: Buffer) -> int | None:
         """Bytes per asynchronous copy into the buffer, None where it cannot be asynchronous."""
         if c.copy_bytes and buffer.piece in self.widened:
-            return c.copy_bytes
+            return min(c.copy_bytes, self.widened[buffer.piece])
         return buffer.copy_bytes
 
     def _registers(self, c: Candidate, only: set[object] | None) -> str | None:

@@ -119,7 +119,7 @@ def refused_report(refusal: Refusal, base: RunReport | None = None) -> RunReport
     """`base` (what was known so far) ended by `refusal`: "refused", or "failed" where it is an error."""
     outcome: Outcome = "refused" if refusal.exit_code == 1 else "failed"
     base = base or RunReport()
-    return replace(base, outcome=outcome, diagnostics=base.diagnostics + refusal.diagnostics)
+    return replace(base, outcome=outcome, diagnostics=refusal.diagnostics + base.diagnostics)
 
 
 def without_plan(report: RunReport) -> RunReport:

@@ -13,7 +13,7 @@ from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import stash
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import Wide
+from tilepipe.kernel.widen import Widened
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.ablations import (
     Ablation,
@@ -37,10 +37,11 @@ from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pr
 from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import STAGES, Ring, ring, single
 from tilepipe.rewrite.slots import Stashing, stashing
+from tilepipe.rewrite.spread import moved_pointers
 from tilepipe.rewrite.stash import stash_edits, stash_epilogue
 from tilepipe.rewrite.state import LoaderState, loader_state
 from tilepipe.rewrite.types import Rewrite
-from tilepipe.rewrite.wide import NONE, Repartition, dispatched, repartition
+from tilepipe.rewrite.wide import NONE, Repartition, as_launched, dispatched, repartition
 from tilepipe.source import Edit, Span, apply_edits
 
 
@@ -57,13 +58,15 @@ class _Pieces:
 def rewrite(
     model: KernelModel,
     candidate: Candidate,
-    proved: tuple[Wide, ...] = (),
+    proved: tuple[Widened, ...] = (),
+    aligned: bool = False,
     ablation: Ablation | None = None,
 ) -> Rewrite | Refusal:
     """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150).
 
-    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them. `ablation`: with a
-    part of the work taken out, to be timed and not used.
+    `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them. With `aligned` every
+    launch is promised to meet their conditions, as far as it decides them, and they are not asked in the kernel.
+    `ablation`: with a part of the work taken out, to be timed and not used.
     """
     chosen = candidate if ablation is None else ablated_candidate(candidate, ablation)
     pieces = chosen if isinstance(chosen, str) else _pieces(model, chosen, proved)
@@ -78,15 +81,24 @@ def rewrite(
     source = model.file.source
     loop = model.tile.loop
     indent = indent_of(source, loop.span.start)
-    shape = Shape(model, candidate, pieces.state, pieces.loader, pieces.ring, indent, pieces.fragments)
+    promised, asked = as_launched(model, pieces.wide.conditions) if aligned else ((), pieces.wide.conditions)
+    # With a dispatch, both arms see the declarations that stood in the loop.
+    rings = replace(pieces.ring, declarations=()) if asked else pieces.ring
+    shape = Shape(model, candidate, pieces.state, pieces.loader, rings, indent, pieces.fragments)
     start = line_start(source, with_pragmas(source, loop.span.start))
     end = _line_end(model, loop.span.end)
     inner = _inner(shape, pieces, Span(start, end), ablation)
+    if promised:
+        note = f"{indent}// Launched so that {', '.join(promised)}.\n"
+        inner.insert(0, Edit(Span(start, start), note))
     edits = [*pieces.ring.edits, *inner]
-    if pieces.wide.wide:
-        pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in inner])
-        text = dispatched(model, pieces.wide, pieces.ring.first, pipelined, source.slice(Span(start, end)))
-        edits = [*pieces.ring.edits, Edit(Span(start, end), text)]
+    if asked:
+        both = [e for e in pieces.ring.edits if start <= e.span.start < end]
+        pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in (*both, *inner)])
+        original = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in both])
+        first = pieces.ring.first
+        text = dispatched(model, asked, pieces.ring.declarations, first, pipelined, original)
+        edits = [*(e for e in pieces.ring.edits if e not in both), Edit(Span(start, end), text)]
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]
     top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))
@@ -105,7 +117,7 @@ def rewrite(
     text = apply_edits(source.text, edits)
     return Rewrite(
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
-        _notes(model, candidate, pieces.ring),
+        _notes(model, candidate, pieces.ring), promised, bool(asked),
     )  # fmt: skip
 
 
@@ -163,7 +175,7 @@ def _line_end(model: KernelModel, offset: int) -> int:
     return len(data) if end < 0 else end + 1
 
 
-def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) -> _Pieces | str:
+def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...]) -> _Pieces | str:
     if model.one_buffer is not None and candidate.variant != "prefetch":
         return f"{model.one_buffer.diagnostics[0].message}: only one buffer keeps the result"
     if candidate.remedy == "unroll1" and _has_pragma(model):
@@ -235,16 +247,18 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Wide, ...]) 
     refused = _textbook_refused(model) if candidate.form == "textbook" else None
     if refused is not None:
         return refused
-    in_loop = any(b.array.decl.start > model.tile.loop.span.start for b in model.buffers)
-    if wide.wide and (rings.rebind or in_loop or candidate.form == "textbook"):
-        return "wide copies need a ring whose tiles are declared before the loop and not read after it"
-    return _Pieces(state, Loader(load, staging, dealt), rings, wide, fragments)
+    if wide and (rings.rebind or candidate.form == "textbook"):
+        return "wide copies need a ring whose tiles are not read after the loop"
+    started = replace(state, setup=(*moved_pointers(tuple(wide.spread.values())), *state.setup))
+    return _Pieces(started, Loader(load, staging, dealt), rings, wide, fragments)
 
 
 def _stashed(
     model: KernelModel, candidate: Candidate, state: LoaderState, counted: CountedLoops, wide: Repartition
 ) -> _Pieces | str:
     """The pieces of the form with slots."""
+    if wide.spread:
+        return "copies dealt to the threads anew do not go beside slots"
     widths = {b.piece: 16 if wide.covers(model, b.piece) else b.copy_bytes for b in model.buffers}
     chosen = stash(model, widths)
     if isinstance(chosen, str):
@@ -272,7 +286,7 @@ def _names_taken(model: KernelModel, rings: Ring, more: Iterable[str] = ()) -> s
         | model.file.macros.keys()
     )
     new = {f"{s.name}_next" for s in model.split.copied} | set(more)
-    new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.setup, *rings.bind])))
+    new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.declarations, *rings.setup, *rings.bind])))
     taken = sorted((new & words) | {w for w in words if w.startswith("tp_") or w == STAGES})
     return f"the kernel has a name `{taken[0]}` of its own" if taken else None
 

@@ -56,14 +56,33 @@ __device__ __forceinline__ void tp_copy_wide(void* to, const void* from)
 
 _WIDE_OR_ZERO = """\
 // Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
-// both addresses are multiples of `Bytes`, and `valid` is one that may be named when nothing is read.
+// both addresses are multiples of `Bytes`, and `valid` lies in memory that may be named when nothing is read.
 template <int Bytes>
 __device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in, const void* valid)
 {
     static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? from : valid;
+    const unsigned long long whole = reinterpret_cast<unsigned long long>(valid) / Bytes * Bytes;
+    const void* source = in ? from : reinterpret_cast<const void*>(whole);
     const int bytes = in ? Bytes : 0;
+    if constexpr (Bytes == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(Bytes), "r"(bytes)
+                     : "memory");
+}
+"""
+
+_WIDE_UP_TO = """\
+// Copies the first `bytes` of `Bytes` bytes to shared memory asynchronously and fills the rest with zero; both
+// addresses are multiples of `Bytes`, and `valid` lies in memory that may be named when nothing is read.
+template <int Bytes>
+__device__ __forceinline__ void tp_copy_wide_up_to(void* to, const void* from, int bytes, const void* valid)
+{
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    const unsigned long long whole = reinterpret_cast<unsigned long long>(valid) / Bytes * Bytes;
+    const void* source = bytes > 0 ? from : reinterpret_cast<const void*>(whole);
     if constexpr (Bytes == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
     else
@@ -198,6 +217,7 @@ _PARTS = (
     ("TILEPIPE_COPY_OR_ZERO", "tp_copy_or_zero", _COPY_OR_ZERO),
     ("TILEPIPE_COPY_WIDE", "tp_copy_wide", _WIDE),
     ("TILEPIPE_COPY_WIDE_OR_ZERO", "tp_copy_wide_or_zero", _WIDE_OR_ZERO),
+    ("TILEPIPE_COPY_WIDE_UP_TO", "tp_copy_wide_up_to", _WIDE_UP_TO),
     ("TILEPIPE_ALIGNED", "tp_aligned", _ALIGNED),
     ("TILEPIPE_GROUPS", "tp_commit", _GROUPS),
     ("TILEPIPE_AT", "tp_at", _AT),

@@ -21,6 +21,8 @@ class Spread:
 
 def spread(model: KernelModel, loops: CountedLoops, wide: Repartition, groups: int) -> Spread | str:
     """Deal the copies of a tile out to at most `groups` parts in turn; a reason where they cannot be told apart."""
+    if wide.spread:
+        return "the copies are dealt to the threads anew"
     copies = [c for c in model.copies if isinstance(c, Copy)]
     stores = [s for s in model.tile.stores if s.buffer in model.tile.staged and s.kind != "compute"]
     if len(copies) != len(stores):

@@ -63,6 +63,7 @@ class Projection:
         if id(statement) in self.replaced:
             text = self.replaced[id(statement)]
             if text:
+                self._without_pragmas(statement, parent, out)
                 out.append(Edit(statement.span, _aligned(self.source, statement, text)))
             else:
                 self._delete(statement, parent, out)
@@ -72,13 +73,16 @@ class Projection:
             out.append(Edit(statement.span, self._inlined(statement)))
         else:
             out += self.edits.get(id(statement), ())
-            if parent is not None and id(statement) in self.drop_pragmas:
-                pragmas = with_pragmas(self.source, statement.span.start)
-                if pragmas < statement.span.start:
-                    first = self.source.data.rfind(b"\n", 0, statement.span.start) + 1
-                    out.append(Edit(Span(pragmas, first), ""))
+            self._without_pragmas(statement, parent, out)
             for child in statement.children:
                 self._visit(child, statement, out)
+
+    def _without_pragmas(self, statement: Statement, parent: Statement | None, out: list[Edit]) -> None:
+        """Take away the pragma lines above a statement within another one, if they are to go."""
+        pragmas = with_pragmas(self.source, statement.span.start)
+        if parent is not None and id(statement) in self.drop_pragmas and pragmas < statement.span.start:
+            first = self.source.data.rfind(b"\n", 0, statement.span.start) + 1
+            out.append(Edit(Span(pragmas, first), ""))
 
     def _delete(self, statement: Statement, parent: Statement | None, out: list[Edit]) -> None:
         if parent is not None and parent.kind == "if" and len(parent.children) == 2:

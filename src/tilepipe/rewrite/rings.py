@@ -35,6 +35,7 @@ class Ring:
     rebind: tuple[str, ...]
     stages_factor: int
     extra_dynamic: int
+    declarations: tuple[str, ...] = ()
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -65,6 +66,7 @@ def ring(
     if move_to_dynamic and (dynamic or _has_extern(model)):
         return "the kernel has dynamic shared memory already, and the stages exceed 48 KB"
     edits: list[Edit] = []
+    declarations: list[str] = []
     setup: list[str] = []
     bind: list[str] = []
     rebind: list[str] = []
@@ -79,6 +81,8 @@ def ring(
         setup += placed.setup
         line = f"auto& {array.name} = {array.name}_ring[{'{buffer}' if two else '{stage}'}];"
         bind.append(line)
+        declarations += placed.declarations
+        bind.append(f"auto& {array.name} = {array.name}_ring[{{stage}}];")
         if _mentioned_after(model, array):
             if _mentioned_before(model, array):
                 return f"`{array.name}` is used before and after the loop"
@@ -116,7 +120,7 @@ def single(model: KernelModel) -> Ring:
     inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
     decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
-    return Ring(gone, tuple(source.slice(d) for d in decls), (), (), 1, 0)
+    return Ring(gone, (), (), (), 1, 0, tuple(source.slice(d) for d in decls))
 
 
 def _kernel_start(model: KernelModel) -> int:
@@ -176,7 +180,7 @@ def _static(
         declared_ring = f"\n{indent_of(source, array.decl.start)}".join(line for line in lines if line)
     if in_loop:
         gone = Edit(whole_lines(source, array.decl), "")
-        return Ring((gone,), (declared_ring,), (), (), 1, offset + total)
+        return Ring((gone,), (), (), (), 1, offset + total, (declared_ring,))
     alias = ""
     if _mentioned_before(model, array):
         alias = f"\n{indent_of(source, array.decl.start)}auto& {array.name} = {array.name}_ring[0];"

@@ -14,7 +14,9 @@ class Rewrite:
     `text` is the whole new file; `edits` the edits on the original (of a padded candidate: on the padded original)
     that make it. `stages_factor` multiplies
     the launch's dynamic shared bytes (1: unchanged) and `extra_dynamic_shared` is added to them; both are
-    what the *launch* must change. `edited_launches` are lines of launches in the file that were edited.
+    what the *launch* must change. `edited_launches` are lines of launches in the file that were edited. `promised` are
+    conditions on parameters and blocks that every launch must meet; `fallback` says that the author's loop stands
+    beside the pipelined one.
     """
 
     candidate: str
@@ -24,6 +26,8 @@ class Rewrite:
     extra_dynamic_shared: int = 0
     edited_launches: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
+    fallback: bool = False
 
     @property
     def needs_launch_change(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.widen import Wide
+from tilepipe.kernel.widen import Wide, Widened
 from tilepipe.rewrite.lines import indent_of, line_start, reindent
 from tilepipe.source import Edit, Span
 
@@ -18,10 +20,15 @@ class Repartition:
     """The copies that a candidate widens, by the copy, and the conditions that the block must meet for it."""
 
     wide: dict[int, Wide]  # by id of the copy
+    spread: dict[int, Spread] = field(default_factory=dict)  # those dealt to the threads anew
+
+    def __bool__(self) -> bool:
+        return bool(self.wide or self.spread)
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(c for w in self.wide.values() for c in w.conditions))
+        proved: tuple[Widened, ...] = (*self.wide.values(), *self.spread.values())
+        return tuple(dict.fromkeys(c for w in proved for c in w.conditions))
 
     def of(self, copy: Copy) -> Wide | None:
         """How the copy is widened, None where it stays."""
@@ -34,18 +41,20 @@ class Repartition:
     def covers(self, model: KernelModel, piece: Symbol) -> bool:
         """Whether every copy into the buffer is widened."""
         copies = [c for c in model.copies if c.use.buffer == piece]
-        return bool(copies) and all(id(c) in self.wide for c in copies)
+        return bool(copies) and all(id(c) in self.wide or id(c) in self.spread for c in copies)
 
 
 NONE = Repartition({})
 
 
-def repartition(model: KernelModel, proved: Iterable[Wide], most: int) -> Repartition | str:
+def repartition(model: KernelModel, proved: Iterable[Widened], most: int) -> Repartition | str:
     """Widen every copy loop in which all copies may be widened alike, up to `most` bytes; a reason for none.
 
     All copies of one loop share its index, so they are widened together or not at all.
     """
-    by_copy = {id(w.copy): w for w in proved if w.bytes <= most}
+    usable = [w for w in proved if w.bytes <= most]
+    by_copy = {id(w.copy): w for w in usable if isinstance(w, Wide)}
+    spread = {id(w.copy): w for w in usable if isinstance(w, Spread)}
     chosen: dict[int, Wide] = {}
     for wide in by_copy.values():
         together = [by_copy.get(id(c)) for c in model.copies if wide.loop in c.use.item.parents]
@@ -55,9 +64,9 @@ def repartition(model: KernelModel, proved: Iterable[Wide], most: int) -> Repart
         others = [s for s in wide.loop.children[0].walk() if s.kind not in ("block", "declaration")]
         if same and all(id(s) in merged for s in others):
             chosen[id(wide.copy)] = wide
-    if not chosen:
+    if not chosen and not spread:
         return "no copy can be proved wider than it is"
-    return Repartition(chosen)
+    return Repartition(chosen, spread)
 
 
 def loop_edits(model: KernelModel, wide: Wide) -> tuple[Edit, ...]:
@@ -101,17 +110,36 @@ def _statement_end(data: bytes, offset: int) -> int:
     return data.index(b";", offset) + 1
 
 
+def as_launched(model: KernelModel, conditions: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The conditions that a launch decides by its arguments and its blocks, and the others."""
+    loop = model.tile.loop.span.start
+    body = [s for s in model.analysed.body.walk() if s is not model.analysed.body]
+    changed = {v for s in body for v in s.own.defs if s.span.start < loop}
+    hidden = {v.name for s in body for v in s.declares}
+    own = {p.name for p in model.analysed.parameters if p not in changed} - hidden
+    words = own | {"blockDim", "x", "y", "z", "tp_aligned"}
+    decided = tuple(c for c in conditions if set(re.findall(r"[A-Za-z_]\w*", c)) <= words)
+    return decided, tuple(c for c in conditions if c not in decided)
+
+
 def dispatched(
-    model: KernelModel, wide: Repartition, binds: Iterable[str], pipelined: str, original: str
+    model: KernelModel,
+    conditions: Iterable[str],
+    declarations: Iterable[str],
+    binds: Iterable[str],
+    pipelined: str,
+    original: str,
 ) -> str:
     """The pipelined loop behind the conditions of its wide copies, the author's loop as the other arm.
 
-    `binds` name stage 0 for the author's loop; both texts keep the loop's own indentation on entry.
+    `declarations` are those of both arms, `binds` name stage 0 for the author's loop; both texts keep the loop's own
+    indentation on entry.
     """
     indent = indent_of(model.file.source, model.tile.loop.span.start)
     inside = indent + "    "
-    joined = f"\n{indent}                     && ".join(wide.conditions)
+    joined = f"\n{indent}                     && ".join(conditions)
     lines = [
+        *(indent + line for line in declarations),
         f"{indent}// Wide copies need whole groups of elements at aligned addresses; the author's loop does the rest.",
         f"{indent}const bool tp_wide = {joined};",
         f"{indent}if (tp_wide) {{",
