@@ -180,7 +180,7 @@ def _all_candidates(wide: bool) -> list[Candidate]:
 
 def _in_api(c: Candidate, api: Api) -> Candidate:
     """The candidate with its asynchronous copies in another API; without any it is as it was."""
-    return replace(c, id=f"{c.id}-{api}", api=api) if c.variant in ("cp_async", "mixed") else c
+    return replace(c, id=f"{c.id}-{api}", api=api) if c.variant in ("cp_async", "mixed", "stash") else c
 
 
 def _with_fragments(c: Candidate) -> list[Candidate]:
