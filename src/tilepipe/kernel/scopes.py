@@ -27,8 +27,8 @@ class Scope:
         return self.calls[:-1]
 
     def symbol(self, name: str) -> Symbol | None:
-        """The innermost declaration of the name among the names used."""
-        found = [s for s in self.uses if s.name == name]
+        """The innermost declaration of the name among the names used, those within helpers called here left out."""
+        found = [s for s in self.uses if s.name == name and len(s.key[1]) <= len(self.calls)]
         return max(found, key=lambda s: (len(s.key[1]), s.key[0]), default=None)
 
 
