@@ -79,12 +79,9 @@ def test_wrong_usage_is_2_with_a_message_and_changes_nothing(
 def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
     arguments = (
         "run igemm.cu -k igemm -p other.toml --device cpu --arch sm_86 --toolchain nvcc -Iinc -I inc2 -DX=1 "
-        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --plan plan.json --size small --seed 7 "
-        "--max-steps 9 --no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
-        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --layout keep --plan plan.json --size small "
-        "--seed 7 --no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
-        "--no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
-        "--assume align=16 "
+        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --layout keep --fragments on --api primitives "
+        "--plan plan.json --size small --seed 7 --max-steps 9 --no-reference --allow-launch-change "
+        "--assume no-alias=A,B --assume no-alias=C --assume align=16 "
         "-- -use_fast_math --json -o"
     )
     assert main(arguments.split()) == 0
@@ -102,8 +99,7 @@ def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
         3,
         "ring",
     )
-    assert (options.plan, options.sizes, options.seed) == ("plan.json", ("small",), 7)
-    assert options.max_steps == 9
+    assert (options.fragments, options.api, options.max_steps) == ("on", "primitives", 9)
     assert (options.layout, options.plan, options.sizes) == ("keep", "plan.json", ("small",))
     assert options.seed == 7
     assert (options.use_reference, options.allow_launch_change) == (False, True)

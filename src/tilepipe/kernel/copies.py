@@ -224,7 +224,9 @@ class Copies:
         since = self.tile.flow.of[id(branch)] if branch is not None else at
         if self._changed_between(since, use.item, uses):
             return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
-        if not all(self._means_the_same(s, use.item) for s in uses):
+        # Names within helpers that the texts call are theirs alone.
+        own = [s for s in uses if len(s.key[1]) <= len(use.item.statement.context)]
+        if not all(self._means_the_same(s, use.item) for s in own):
             return NotACopy(use, f"names in the load of `{variable.name}` mean something else at the store")
         source = self._source_text(bare(value))
         source = f"({source}){member}" if member else source

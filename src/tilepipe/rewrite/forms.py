@@ -88,7 +88,7 @@ class Shape:
 
 def prologue(s: Shape) -> str:
     """Everything before the main loop: rings, loader state, the loader's lambdas, the first tiles."""
-    out = [*s.ring.setup, *api.setup(s.candidate)]
+    out = [*s.ring.declarations, *s.ring.setup, *api.setup(s.candidate)]
     if s.state.hoisted:
         out.append(s.state.hoisted)
     text = _lines(s.indent, [*out, *s.state.setup])

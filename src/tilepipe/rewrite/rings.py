@@ -78,11 +78,9 @@ def ring(
         if isinstance(placed, str):
             return placed
         edits += placed.edits
-        setup += placed.setup
+        declarations += placed.declarations
         line = f"auto& {array.name} = {array.name}_ring[{'{buffer}' if two else '{stage}'}];"
         bind.append(line)
-        declarations += placed.declarations
-        bind.append(f"auto& {array.name} = {array.name}_ring[{{stage}}];")
         if _mentioned_after(model, array):
             if _mentioned_before(model, array):
                 return f"`{array.name}` is used before and after the loop"
@@ -111,7 +109,9 @@ def ring(
     header = [Edit(Span(at := _kernel_start(model), at), _stage_constant(model, stages))]
     factor = stages if dynamic and not extra_of_pool else 1
     more = extra if move_to_dynamic else extra_of_pool
-    return Ring((*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, more)
+    return Ring(
+        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, more, tuple(declarations)
+    )
 
 
 def single(model: KernelModel) -> Ring:

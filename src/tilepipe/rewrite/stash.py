@@ -33,7 +33,7 @@ def _arguments(stashing: Stashing, stage: str, buffer: str) -> str:
 
 
 def _prologue(s: Shape, stashing: Stashing) -> str:
-    setup = [*s.ring.setup, *stashing.declarations]
+    setup = [*s.ring.declarations, *s.ring.setup, *stashing.declarations]
     setup.append(
         f"const unsigned {THREAD} = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);"
     )
