@@ -30,6 +30,7 @@ __global__ void __launch_bounds__({THREADS}) f(const float* __restrict__ a, floa
     c[threadIdx.x] = sum;
 }}
 """
+    text = text.replace("int i = BRACED", "unsigned i{0U}")
     file = CudaFile(SourceFile("f.cu", text))
     found = study(file, file.kernels[0])
     assert isinstance(found, Study), found
@@ -85,3 +86,8 @@ def test_what_is_not_known_is_not_counted() -> None:
     assert trips(counted("n - threadIdx.x", "<", "64", "32"), 64, 32) is None
     assert trips(counted("0", "<", "64", "1"), None, 1) is None
     assert trips(counted("0", "<", "64", "1"), 64, 0) is None
+
+
+def test_values_in_braces_are_values() -> None:
+    loop = counted("BRACED", "<", "40", "16")
+    assert (loop.start, loop.low, loop.high) == ("0U", 0, 0)

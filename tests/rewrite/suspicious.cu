@@ -1728,3 +1728,56 @@ __device__ int next(int k) { return k + 1; }
         __syncthreads();
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// helper_with_static_assert: exact
+template <int N> __device__ void fill(float* s, const float* p, int t)
+{
+    static_assert(N % 2 == 0);
+    using Element = float;
+    if (t < N) s[t] = p[t];
+}
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        fill<128>(s, a + k * 128, threadIdx.x);
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// helper_with_static_assert_and_counter: TP021
+template <int N> __device__ void fill(float* s, const float* p, int k, int t)
+{
+    static_assert(N % 2 == 0);
+    if (t < N) s[t] = p[k * 128 + t];
+}
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int at = 0;
+    for (int k = 0; k < n; ++k) {
+        fill<128>(s, a, at++, threadIdx.x);
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i] + at;
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// helper_with_parameters_crossed: TP021
+template <int M, int N> __device__ void fill(float* s, const float* p, int t)
+{
+    if (t >= M && t < N) s[t] = p[t];
+}
+constexpr int M = 128, N = 0;
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        fill<N, M>(s, a + k * 128, threadIdx.x);
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;

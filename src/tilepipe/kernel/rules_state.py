@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel.effects import NOTHING_DONE
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.question import Question
-from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.statements import Statement, acts
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, header_effects
 from tilepipe.source import Span
@@ -77,9 +76,7 @@ def parts_can_be_split(q: Question) -> Refusal | None:
             )
         call = next((p for p in store.item.parents if p.kind == "call"), None)
         kept = (
-            [s for s in call.walk() if _acts(s) and q.tile.flow.of[id(s)] not in q.split.moved]
-            if call
-            else []
+            [s for s in call.walk() if acts(s) and q.tile.flow.of[id(s)] not in q.split.moved] if call else []
         )
         if call is not None and kept:
             return refusal(
@@ -128,12 +125,6 @@ def _header_function(q: Question, store: StoreUse) -> str:
         return ""
     called = _WORD.search(q.source.slice(store.store.span))
     return called.group() if called is not None and called.group() not in q.macros else ""
-
-
-def _acts(statement: Statement) -> bool:
-    exits = statement.own.flags & {"break", "continue", "return"}
-    idle = statement.own == NOTHING_DONE  # a static_assert, an alias
-    return not statement.children and not exits and not idle and statement.kind != "block"
 
 
 def _callee(call: Statement) -> str:

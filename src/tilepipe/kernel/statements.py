@@ -65,6 +65,16 @@ class Statement:
             yield from child.walk()
 
 
+def acts(statement: Statement) -> bool:
+    """Whether a statement does something itself: no block, no exit, no static_assert or alias, and no call of a helper
+    but for what its arguments change."""
+    if statement.kind == "call":
+        return any(len(s.key[1]) <= len(statement.context) for s in statement.own.defs)
+    exits = statement.own.flags & {"break", "continue", "return"}
+    idle = statement.own == NOTHING_DONE
+    return not statement.children and not exits and not idle and statement.kind != "block"
+
+
 @dataclass(frozen=True)
 class Callee:
     """What inlining a helper call needs: its parameter list and body text, and template arguments."""

@@ -63,6 +63,7 @@ def counted(
     start = root.named_descendant_for_byte_range(loop.start.start, loop.start.end)
     if condition is None or update is None or start is None or condition.type != "binary_expression":
         return None
+    start = _unbraced(start)
     left, right = condition.child_by_field_name("left"), condition.child_by_field_name("right")
     operator = condition.child_by_field_name("operator")
     if left is None or right is None or operator is None:
@@ -72,7 +73,8 @@ def counted(
     addend = _addend(file, left, loop.counter.name)
     if step is None or sign not in ("<", "<=") or addend is None:
         return None
-    known_start = file.source.slice(loop.start).strip() == "0"
+    spelled_start = file.source.slice(span(start))
+    known_start = spelled_start.rstrip("uUlL") == "0"
     # `i + n <= b` is `i <= b - n` while b - n cannot wrap, as for a start at 0.
     if addend and not known_start:
         return None
@@ -85,7 +87,7 @@ def counted(
     return CountedLoop(
         loop.counter.name,
         loop.counter_type,
-        file.source.slice(loop.start),
+        spelled_start,
         _less(file.source.slice(span(right)), [file.source.slice(span(a)) for a in addend]),
         "1" if step is update else file.source.slice(span(step)),
         sign == "<=",
@@ -138,6 +140,15 @@ def _addend(file: CudaFile, left: Node, counter: str) -> list[Node] | None:
         return None
     plus = file.source.slice(span(operator)) == "+" and file.source.slice(span(first)) == counter
     return [added] if plus else None
+
+
+def _unbraced(value: Node) -> Node:
+    """The one value in braces, `{0U}`, or the value itself."""
+    return (
+        value.named_children[0]
+        if value.type == "initializer_list" and value.named_child_count == 1
+        else value
+    )
 
 
 def _less(bound: str, addends: list[str]) -> str:
@@ -235,7 +246,7 @@ class Bounds:
                 if value is not None:
                     found.append(value)
             stack.extend(current.named_children)
-        return found[0] if len(found) == 1 else None
+        return _unbraced(found[0]) if len(found) == 1 else None
 
     def _binary(self, node: Node, depth: int) -> tuple[int | None, int | None]:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
