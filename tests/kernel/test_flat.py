@@ -8,7 +8,7 @@ import pytest
 
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flat import Place, Rows, place
-from tilepipe.kernel.ranges import Ranges
+from tilepipe.kernel.intervals import Ranges
 from tilepipe.source import SourceFile, apply_edits
 
 LENGTH, MORE, THREADS = 32, 8, 64

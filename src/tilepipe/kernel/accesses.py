@@ -16,10 +16,10 @@ from tree_sitter import Node
 
 from tilepipe.kernel import known
 from tilepipe.kernel.flat import Place, Rows, place
+from tilepipe.kernel.intervals import ANY, Range, Ranges, number
 from tilepipe.kernel.mentions import DEPTH, KeepsLayoutError, Mentions, identifiers
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.names import Function, arguments_of, callee, operator_of
-from tilepipe.kernel.ranges import ANY, Range, Ranges, number
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.kernel.wmma import POINTERS, fragment_line
 from tilepipe.source import Edit

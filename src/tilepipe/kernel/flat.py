@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from tilepipe.kernel.intervals import Range, Ranges, number, quotient, remainder
 from tilepipe.kernel.names import has, operator_of
-from tilepipe.kernel.ranges import Range, Ranges, number, quotient, remainder
 from tilepipe.source import Edit
 from tilepipe.source.parse import span
 

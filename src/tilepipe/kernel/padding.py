@@ -28,9 +28,9 @@ from tree_sitter import Node
 
 from tilepipe.kernel.accesses import Accesses, RowAccess
 from tilepipe.kernel.flat import Rows
+from tilepipe.kernel.intervals import Range, Ranges
 from tilepipe.kernel.mentions import KeepsLayoutError
 from tilepipe.kernel.model import Answers, Ask, KernelModel
-from tilepipe.kernel.ranges import Range, Ranges
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.wmma import leading_dimensions
 from tilepipe.source import Edit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
+from tilepipe.kernel.intervals import Ranges
 from tilepipe.kernel.mentions import identifiers
 from tilepipe.kernel.names import arguments_of, callee
-from tilepipe.kernel.ranges import Ranges
 
 POINTERS = {"load_matrix_sync": 1, "store_matrix_sync": 0}  # which argument is the address
 LINE = 32  # elements: the longest line of a fragment whose shape is not known
