@@ -101,7 +101,7 @@ def test_floats_default_to_the_unit_interval(dtype: str) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(-8, 8), (0, 1), (-128, 127)])
 @pytest.mark.parametrize("pointee", ["float", "__half", "__nv_bfloat16", "signed char", "int", "long long"])
-def test_ranges_are_integers(low: int, high: int, pointee: str) -> None:
+def test_intervals_are_integers(low: int, high: int, pointee: str) -> None:
     data = array(ArraySpec("x", "in", ("500",), low=low, high=high), pointee).data.astype(np.int64)
     assert low <= data.min() and data.max() < high and len(np.unique(data)) > (high - low) // 2
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tilepipe.kernel.bounds import ANY, Range, Ranges
 from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.intervals import ANY, Range, Ranges
 from tilepipe.source import SourceFile
 
 THREADS = 64
@@ -155,7 +155,7 @@ def test_every_value_lies_in_the_range(seed: int) -> None:
         ("i - 1", Range(-1, 15, 1)),
     ],
 )
-def test_ranges_are_as_close_as_padding_needs(text: str, expected: Range) -> None:
+def test_intervals_are_as_close_as_padding_needs(text: str, expected: Range) -> None:
     assert range_of(KERNEL.format(a="0", b="0", e=text, first=0, bound=32, step=16)) == expected
 
 
