@@ -77,8 +77,8 @@ def test_wrong_usage_is_2_with_a_message_and_changes_nothing(
 def test_options_reach_the_steps(steps: FakeSteps, kernel: Path) -> None:
     arguments = (
         "run igemm.cu -k igemm -p other.toml --device cpu --arch sm_86 --toolchain nvcc -Iinc -I inc2 -DX=1 "
-        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --plan plan.json --size small --seed 7 --max-steps 9 "
-        "--no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
+        "-D Y -std=c++20 --variant cp_async --stages 3 --form ring --plan plan.json --size small --seed 7 "
+        "--max-steps 9 --no-reference --allow-launch-change --assume no-alias=A,B --assume no-alias=C "
         "-- -use_fast_math --json -o"
     )
     assert main(arguments.split()) == 0
