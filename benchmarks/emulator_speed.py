@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
 from tilepipe.launch import CpuDevice, LaunchOptions, RunResult
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.problem import fresh_copy, make_case
 

@@ -28,8 +28,9 @@ from tests.variations import test_variations as variations  # noqa: E402
 
 from tilepipe.builds import build_candidate, verify_candidate  # noqa: E402
 from tilepipe.diagnostics import Refusal  # noqa: E402
-from tilepipe.job import Job, open_job  # noqa: E402
+from tilepipe.job import Job  # noqa: E402
 from tilepipe.kernel.file import CudaFile  # noqa: E402
+from tilepipe.opening import open_job  # noqa: E402
 from tilepipe.options import Options  # noqa: E402
 from tilepipe.plan.types import Candidate  # noqa: E402
 from tilepipe.source import SourceFile  # noqa: E402

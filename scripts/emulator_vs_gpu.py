@@ -23,9 +23,10 @@ import numpy as np
 from tilepipe.diagnostics import Refusal
 from tilepipe.emulator.ptx.model import Instruction
 from tilepipe.evidence.compare import close_to, first_difference
-from tilepipe.job import Job, open_jobs
+from tilepipe.job import Job
 from tilepipe.launch import CpuDevice, Device, LaunchOptions, Loaded, find_gpu
 from tilepipe.launch.cpu import CpuKernel
+from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.problem import Case, KernelProblem, fresh_copy, make_case
 from tilepipe.toolchain import CompileOptions, select_toolchain

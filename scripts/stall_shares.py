@@ -22,8 +22,9 @@ from pathlib import Path
 from tilepipe.builds import Built, audit_candidate, build_candidate
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import changed_launch
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
 from tilepipe.launch.once import write_job
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.problem import Case, make_case
 from tilepipe.toolchain.types import Compiled

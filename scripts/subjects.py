@@ -20,7 +20,8 @@ from typing import Any
 import tomllib
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.toolchain.types import CompileOptions
 from zoo import ASKED_FOR, Trial, asked_for, size_sets, try_candidate, words

@@ -21,10 +21,11 @@ from typing import Any, Literal
 from tilepipe.builds import Built, build_variants, extra_tile_counts, verify_candidate
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.types import Correctness, Races
-from tilepipe.job import Job, open_jobs
+from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.widen import covered
 from tilepipe.launch import CpuDevice, Device
+from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
 from tilepipe.problem import Sizes, load_problem

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from tilepipe.builds import Built, verify_candidate
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_jobs
+from tilepipe.job import Job
 from tilepipe.launch import CpuDevice
+from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.planning import Planned, preconditions_and_variant, ranked_builds
 

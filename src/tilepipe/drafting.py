@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_jobs
+from tilepipe.job import Job
+from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.problem import KernelDraft, draft_problem, size_names
 from tilepipe.rewrite.launches import find_launches

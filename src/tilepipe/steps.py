@@ -13,9 +13,10 @@ from tilepipe.evidence.benchmark import fastest
 from tilepipe.evidence.types import Benchmark
 from tilepipe.gpu import normalise_arch
 from tilepipe.inspecting import inspect_cubin, inspect_kernel
-from tilepipe.job import Job, ask_ahead, open_job, open_jobs, read_source
+from tilepipe.job import Job
 from tilepipe.kernel.file import CudaFile
 from tilepipe.launch import CpuDevice, CudaDevice
+from tilepipe.opening import ask_ahead, open_job, open_jobs, read_source
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
 from tilepipe.planning import (

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from tilepipe.diagnostics import Refusal, error
-from tilepipe.job import open_job
 from tilepipe.launch import CpuDevice, LaunchOptions, Loaded, RunResult
 from tilepipe.launch.cpu import CpuKernel
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.problem import Case
 from tilepipe.toolchain import NvrtcToolchain, Unit

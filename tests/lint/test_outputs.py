@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import open_jobs
 from tilepipe.lint import LintOptions, lint
+from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.emit import rewrite

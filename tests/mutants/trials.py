@@ -21,9 +21,10 @@ from tilepipe.builds import Built, build_candidate
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.compare import first_difference
 from tilepipe.evidence.correctness import LaunchChange, changed_launch
-from tilepipe.job import Job, open_jobs
+from tilepipe.job import Job
 from tilepipe.launch import CpuDevice
 from tilepipe.launch.types import LaunchOptions, Loaded, RunResult
+from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.problem import Case, Parameter, Sizes, fresh_copy, make_case, tile_sizes
 from tilepipe.problem.dtypes import is_float

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.plan.types import Plan
 

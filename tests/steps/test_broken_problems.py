@@ -12,7 +12,8 @@ from tilepipe import pipeline_source, proving
 from tilepipe.builds import build_candidate
 from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.evidence.types import Correctness, Races
-from tilepipe.job import Job, open_job, open_jobs
+from tilepipe.job import Job
+from tilepipe.opening import open_job, open_jobs
 from tilepipe.options import Options
 from tilepipe.planning import Planned, preconditions_and_variant
 from tilepipe.report import RunReport, exit_code

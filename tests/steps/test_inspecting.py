@@ -10,7 +10,8 @@ import pytest
 from cuda.bindings import nvrtc
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.report import RunReport
 from tilepipe.steps import inspect_cubin, inspect_kernel

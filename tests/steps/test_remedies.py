@@ -9,9 +9,10 @@ import pytest
 
 from tilepipe.builds import Built, build_candidate, build_variants, verify_candidate
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import CpuDevice
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.plan.candidates import REMEDIES, base_id, capped, remedied
 from tilepipe.plan.types import Candidate

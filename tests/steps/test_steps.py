@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_job, open_jobs
+from tilepipe.job import Job
+from tilepipe.opening import open_job, open_jobs
 from tilepipe.options import Options
 from tilepipe.planning import Planned, preconditions_and_variant
 from tilepipe.report import RunReport

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tilepipe import pipeline_source
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.planning import Planned, preconditions_and_variant, ranked_builds
 from tilepipe.report import RunReport, exit_code, words

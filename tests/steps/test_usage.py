@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tilepipe.diagnostics import Diagnostic, Refusal
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.report import RunReport, exit_code, words
 from tilepipe.steps import check, rewrite, run

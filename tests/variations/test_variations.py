@@ -15,8 +15,9 @@ from tests.variations.transforms import TRANSFORMS
 
 from tilepipe.builds import Built, build_candidate, verify_candidate
 from tilepipe.diagnostics import Refusal
-from tilepipe.job import Job, open_job
+from tilepipe.job import Job
 from tilepipe.kernel.file import CudaFile
+from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
 from tilepipe.source import SourceFile

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from scripts.zoo import ZOO, examine, expectation
 
-from tilepipe.job import Job, open_jobs
+from tilepipe.job import Job
+from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 
 # A kernel in a file, and candidates that must be among the exact ones; none for a kernel to be refused.

@@ -23,8 +23,8 @@ SCHEMA_VERSION = 1
 
 def run_lint(path: str, options: Options, fix: bool, verbose: bool, json: str | None) -> int:
     """Lint the file at `path`; the exit code: 0 clean, 3 findings, 2 where it could not be read."""
-    from tilepipe.job import read_source
     from tilepipe.lint import lint
+    from tilepipe.opening import read_source
 
     source = read_source(path)
     if isinstance(source, Refusal):
@@ -109,8 +109,8 @@ def _emulated(path: str, options: Options) -> tuple[Diagnostic, ...] | Refusal:
     """The emulator's findings, where a problem file says how to launch."""
     from dataclasses import replace
 
-    from tilepipe.job import open_jobs
     from tilepipe.lint.emulated import emulate
+    from tilepipe.opening import open_jobs
 
     jobs = open_jobs(path, replace(options, device="cpu"))
     if isinstance(jobs, Refusal):

@@ -29,13 +29,14 @@ from tilepipe.rewrite.asynchronous import asynchronous
 from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
-from tilepipe.rewrite.forms import Loader, Shape, body_end, body_start, epilogue, peeled_edits, prologue
+from tilepipe.rewrite.forms import body_end, body_start, epilogue, peeled_edits, prologue
 from tilepipe.rewrite.helpers import helper_text
 from tilepipe.rewrite.issue import Spread, spread
 from tilepipe.rewrite.launches import edit_launches, find_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
 from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import STAGES, Ring, ring, single
+from tilepipe.rewrite.shape import Loader, Shape
 from tilepipe.rewrite.slots import Stashing, stashing
 from tilepipe.rewrite.spread import moved_pointers
 from tilepipe.rewrite.stash import stash_edits, stash_epilogue

@@ -7,15 +7,12 @@ Textbook: two buffers, a main loop of tiles − 1 turns, the last tile peeled.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.effects import Access
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.model import KernelModel
-from tilepipe.plan.types import Candidate
 from tilepipe.rewrite import api
 from tilepipe.rewrite.fragments import (
     bind_lines,
@@ -26,64 +23,15 @@ from tilepipe.rewrite.fragments import (
     next_group,
     slot_lines,
 )
-from tilepipe.rewrite.issue import Spread
 from tilepipe.rewrite.lines import indented as _lines
 from tilepipe.rewrite.lines import line_start
 from tilepipe.rewrite.project import Projection
-from tilepipe.rewrite.registers import Staging
-from tilepipe.rewrite.rings import STAGES, Ring, named
-from tilepipe.rewrite.state import LoaderState
+from tilepipe.rewrite.rings import STAGES, named
+from tilepipe.rewrite.shape import STEP, Shape, bound_name, lambda_text, words_in
 from tilepipe.source import Edit, Span
 
-_STEP = "    "
 _PREVIOUS = f"tp_stage == 0 ? {STAGES} - 1 : tp_stage - 1"
 _ROTATE = f"tp_stage = tp_stage + 1 == {STAGES} ? 0 : tp_stage + 1;"
-_WORD = re.compile(r"[A-Za-z_]\w*")
-
-
-@dataclass(frozen=True, eq=False)
-class Loader:
-    """The load phase: asynchronous copies, register staging, or both."""
-
-    load: Projection | None
-    staging: Staging | None
-    spread: Spread | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """One candidate with everything that its text is made of; `indent` is that of the loop."""
-
-    model: KernelModel
-    candidate: Candidate
-    state: LoaderState
-    loader: Loader
-    ring: Ring
-    indent: str
-    fragments: FragmentLoop | None = None
-
-    @property
-    def is_ring(self) -> bool:
-        return self.candidate.variant == "cp_async" and self.candidate.form == "ring"
-
-    @property
-    def single(self) -> bool:
-        return self.candidate.variant == "prefetch"
-
-    @property
-    def fence(self) -> list[str]:
-        """The remedy for loads that the compiler sinks below the math: ptxas moves them across an empty
-        `asm volatile` (it never sees it), and not across this."""
-        return ["__syncwarp();  // keeps the loads above the math"] * (self.candidate.remedy == "fence")
-
-    @property
-    def rolled(self) -> list[str]:
-        """The remedy for a tile loop that the compiler unrolls."""
-        return ["#pragma unroll 1"] * (self.candidate.remedy == "unroll1")
-
-    @property
-    def peeled(self) -> bool:
-        return self.candidate.form == "textbook"
 
 
 def prologue(s: Shape) -> str:
@@ -111,46 +59,25 @@ def _lambda(s: Shape, name: str, body: Projection, with_stage: bool, advance: bo
     # The fetch touches no stage; a helper inlined into it may still want the tile's name as an argument.
     stage = "tp_stage" if parameter else "0"
     binds = [named(b, stage) for b in s.ring.bind]
-    step, end = s.state.step if advance else "", _last_part(s, s.indent + _STEP) if part else None
+    step, end = s.state.step if advance else "", _last_part(s, s.indent + STEP) if part else None
     return lambda_text(s, name, parameter + part, body, [*binds, *s.state.shadows], step, end)
-
-
-def lambda_text(
-    s: Shape,
-    name: str,
-    parameters: str,
-    body: Projection,
-    binds: Sequence[str],
-    step: str,
-    end: str | None = None,
-) -> str:
-    """A lambda of some statements, with the names that these mention bound before them and a step after, or the text
-    `end` that takes that step under a condition."""
-    inside = s.indent + _STEP
-    text = f"{s.indent}auto {name} = [&]({parameters}) {{\n"
-    words = _words(s, body.text(inside) + step)
-    text += _lines(inside, [b for b in binds if _bound(b) in words])
-    text += body.text(inside)
-    if end is None:
-        end = _lines(inside, [step]) if step else ""
-    return text + end + f"{s.indent}}};\n"
 
 
 def _last_part(s: Shape, indent: str) -> str:
     """The state's step to the next tile, once the last part of a tile is issued."""
     assert s.loader.spread is not None
-    tail = Projection(s.model.file.source, s.model.tile, s.state.advance).text(indent + _STEP)
-    step = _lines(indent + _STEP, [s.state.step]) if s.state.step else ""
+    tail = Projection(s.model.file.source, s.model.tile, s.state.advance).text(indent + STEP)
+    step = _lines(indent + STEP, [s.state.step]) if s.state.step else ""
     return f"{indent}if (tp_part == {s.loader.spread.parts - 1}) {{\n{tail}{step}{indent}}}\n"
 
 
 def _fragments(s: Shape, found: FragmentLoop) -> str:
     """The two slots, and the lambda that fills one with the fragments of a group."""
-    inside = s.indent + _STEP
+    inside = s.indent + STEP
     counter = found.counted
     body = load_text(s.model, found, inside)
-    words = _words(s, body)
-    binds = [named(b, "tp_stage") for b in s.ring.bind if _bound(b) in words]
+    words = words_in(s, body)
+    binds = [named(b, "tp_stage") for b in s.ring.bind if bound_name(b) in words]
     text = _lines(
         s.indent,
         ["// fragments: one slot is multiplied while the other one is filled", *slot_lines(s.model, found)],
@@ -161,29 +88,15 @@ def _fragments(s: Shape, found: FragmentLoop) -> str:
     return text + _lines(inside, [*binds, *bind_lines(found, "tp_slot")]) + body + f"{s.indent}}};\n"
 
 
-def _bound(line: str) -> str:
-    """The name that a line such as `auto& As = As_ring[tp_stage];` binds."""
-    return line.partition(" = ")[0].rpartition(" ")[2].lstrip("&")
-
-
-def _words(s: Shape, text: str) -> set[str]:
-    """The names that a text mentions, those of all macros where it mentions one."""
-    words = set(_WORD.findall(text))
-    macros = s.model.file.macros
-    if words & macros.keys():
-        words.update(*(_WORD.findall(m.body) for m in macros.values()))
-    return words
-
-
 def _advance(s: Shape) -> str:
     """The lambda that moves the loader's state to the next tile."""
-    inside = s.indent + _STEP
+    inside = s.indent + STEP
     tail = Projection(s.model.file.source, s.model.tile, s.state.advance)
     body = tail.text(inside) + (_lines(inside, [s.state.step]) if s.state.step else "")
     if not body:
         return ""
-    words = _words(s, tail.text(inside))
-    shadows = _lines(inside, [b for b in s.state.shadows if _bound(b) in words])
+    words = words_in(s, tail.text(inside))
+    shadows = _lines(inside, [b for b in s.state.shadows if bound_name(b) in words])
     return f"{s.indent}auto tp_advance = [&] {{\n{shadows}{body}{s.indent}}};\n"
 
 
@@ -216,14 +129,14 @@ def _first_tiles(s: Shape) -> str:
         return _lines(s.indent, _first_of_ring(s))
     some = [f"const bool tp_some = {s.state.more};"] if s.fragments is not None else []
     lines = ["// prologue: tile 0", *some, f"if ({'tp_some' if some else s.state.more}) {{"]
-    lines += [_STEP + call for call in (*_issue(s, "0"), *_finish(s, "0"))]
+    lines += [STEP + call for call in (*_issue(s, "0"), *_finish(s, "0"))]
     lines.append("}")
     if s.loader.load is not None:
         lines += ["tp_commit();", "tp_wait<0>();"]
     if not s.single:
         lines += ["__syncthreads();"]
     if some:
-        lines += ["if (tp_some)", f"{_STEP}tp_fragments(0, 0, 0);"]
+        lines += ["if (tp_some)", f"{STEP}tp_fragments(0, 0, 0);"]
     if s.peeled:
         return _lines(s.indent, lines)
     lines.append("// main loop: each turn but the last loads the next tile while it computes")
@@ -238,7 +151,7 @@ def _first_of_ring(s: Shape) -> list[str]:
         load = [
             "#pragma unroll",
             f"for (int tp_part = 0; tp_part < {s.loader.spread.parts}; ++tp_part)",
-            f"{_STEP}tp_load(tp_s, tp_part);",
+            f"{STEP}tp_load(tp_s, tp_part);",
         ]
     load += ["++tp_depth;"] if s.fragments is not None else []
     braces = len(load) > 1
@@ -247,19 +160,19 @@ def _first_of_ring(s: Shape) -> list[str]:
         "a group per stage, even an empty one, keeps the wait constant",
         *(["int tp_depth = 0;  // stages that get a tile"] if s.fragments is not None else []),
         f"for (int tp_s = 0; tp_s < {STAGES} - 1; ++tp_s) {{",
-        *(_STEP + line for line in api.acquire(s.candidate)),
-        f"{_STEP}if ({s.state.more}){' {' if braces else ''}",
-        *(f"{_STEP}{_STEP}{line}" for line in load),
-        *([f"{_STEP}}}"] if braces else []),
-        _STEP + api.commit(s.candidate),
+        *(STEP + line for line in api.acquire(s.candidate)),
+        f"{STEP}if ({s.state.more}){' {' if braces else ''}",
+        *(f"{STEP}{STEP}{line}" for line in load),
+        *([f"{STEP}}}"] if braces else []),
+        STEP + api.commit(s.candidate),
         "}",
     ]
     if s.fragments is not None:
-        lines += [f"if ({s.state.more})", f"{_STEP}++tp_depth;"]
+        lines += [f"if ({s.state.more})", f"{STEP}++tp_depth;"]
         lines += api.arrived(s.candidate, "")
-        lines += ["if (tp_depth != 0)", f"{_STEP}tp_fragments(0, 0, 0);"]
+        lines += ["if (tp_depth != 0)", f"{STEP}tp_fragments(0, 0, 0);"]
     if s.loader.spread is not None:
-        lines += [f"if ({s.state.more})", f"{_STEP}tp_load({STAGES} - 1, 0);"]
+        lines += [f"if ({s.state.more})", f"{STEP}tp_load({STAGES} - 1, 0);"]
     return [*lines, "// main loop", "int tp_stage = 0;", *s.rolled]
 
 
@@ -267,19 +180,19 @@ def body_start(s: Shape) -> list[Edit]:
     """What the main loop's body begins with: the wait, the barrier, the load of a later tile."""
     block = s.model.tile.loop.children[0]
     at = after_brace(s, block.span.start)
-    inside = s.indent + _STEP
+    inside = s.indent + STEP
     if s.is_ring:
         lines = api.arrived(s.candidate, "  // publishes this stage and frees the one consumed last")
         if s.fragments is not None:
             lines = []
         if s.loader.spread is None:
             lines += api.acquire(s.candidate)
-            lines += [f"if ({s.state.more})", f"{_STEP}tp_load({_PREVIOUS});", api.commit(s.candidate)]
+            lines += [f"if ({s.state.more})", f"{STEP}tp_load({_PREVIOUS});", api.commit(s.candidate)]
     else:
         lines = ["__syncthreads();  // publishes the tile"] if s.single else []
         lines += [f"const bool tp_next = {s.state.more};"]
         calls = _issue(s, "tp_stage ^ 1")
-        lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"]
+        lines += ["if (tp_next) {", *(STEP + c for c in calls), "}"]
         if s.loader.load is not None:
             lines.append("tp_commit();")
     lines += s.fence
@@ -295,7 +208,7 @@ def body_end(s: Shape) -> list[Edit]:
         return loop_edits(s.model, s.fragments, _group_lines(s, s.fragments))
     end = s.model.tile.loop.children[0].span.end - 1
     at = line_start(s.model.file.source, end)
-    inside = s.indent + _STEP
+    inside = s.indent + STEP
     lines = [*api.release(s.candidate), _ROTATE] if s.is_ring else _turn(s)
     return [Edit(Span(at, at), "\n" + _lines(inside, lines))]
 
@@ -304,7 +217,7 @@ def _turn(s: Shape) -> list[str]:
     """From one tile to the next where a fetched tile waits in registers."""
     lines = ["__syncthreads();  // the tile is consumed"] if s.single else []
     calls = _finish(s, "tp_stage ^ 1")
-    lines += ["if (tp_next) {", *(_STEP + c for c in calls), "}"] if calls else []
+    lines += ["if (tp_next) {", *(STEP + c for c in calls), "}"] if calls else []
     if s.loader.load is not None:
         lines.append("tp_wait<0>();")
     if not s.single:
@@ -328,15 +241,15 @@ def _group_lines(s: Shape, found: FragmentLoop) -> list[str]:
     turn.append("tp_fragments(tp_stage, 0, 0);")
     if s.loader.spread is not None:
         some = f"{number} + 1 < {s.loader.spread.parts} && " if s.loader.spread.parts < found.groups else ""
-        inner += [f"if ({some}{s.state.more})", f"{_STEP}tp_load({_PREVIOUS}, {number} + 1);"]
-        last = [f"if (!({is_before_end(found, next_group(found, 2))}))", f"{_STEP}tp_commit();"]
+        inner += [f"if ({some}{s.state.more})", f"{STEP}tp_load({_PREVIOUS}, {number} + 1);"]
+        last = [f"if (!({is_before_end(found, next_group(found, 2))}))", f"{STEP}tp_commit();"]
         inner += ["tp_commit();"] if found.groups == 2 else last
-        turn += [f"if ({s.state.more})", f"{_STEP}tp_load({_PREVIOUS}, 0);"]
+        turn += [f"if ({s.state.more})", f"{STEP}tp_load({_PREVIOUS}, 0);"]
     return [
         f"if ({is_before_end(found, following)}) {{",
-        *(_STEP + line for line in inner),
+        *(STEP + line for line in inner),
         "} else {  // the first group of the next tile",
-        *(_STEP + line for line in turn),
+        *(STEP + line for line in turn),
         "}",
         *bind_lines(found, f"{number} % 2"),
     ]
@@ -351,7 +264,7 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
     text = model.file.source.slice
     block = loop.children[0].span
     head = [text(loop.init).rstrip(";") + ";"] if loop.init is not None and loop.declares else []
-    inside = s.indent + _STEP
+    inside = s.indent + STEP
     binds = [named(b, "tp_stage") for b in s.ring.bind]
     opening = (
         prologue(s)
@@ -374,10 +287,10 @@ def peeled_edits(s: Shape, start: int) -> list[Edit]:
         turn.append("tp_wait<0>();")
     turn += ["__syncthreads();  // publishes the next tile and frees this one", "tp_stage ^= 1;"]
     condition = text(loop.condition) if loop.condition is not None else ""
-    last = [f"if ({condition})", f"{_STEP}tp_compute(tp_stage);"]
+    last = [f"if ({condition})", f"{STEP}tp_compute(tp_stage);"]
     if loop.update_effects.defs - loop.declares:  # what the header moves lives on after the loop
-        last = [f"if ({condition}) {{", f"{_STEP}tp_compute(tp_stage);", f"{_STEP}{update};", "}"]
-    lines += [*(_STEP + t for t in turn), "}", "// epilogue: the last tile", *last]
+        last = [f"if ({condition}) {{", f"{STEP}tp_compute(tp_stage);", f"{STEP}{update};", "}"]
+    lines += [*(STEP + t for t in turn), "}", "// epilogue: the last tile", *last]
     closing = _lines(s.indent, lines)
     brace = line_start(model.file.source, block.end - 1)
     return [

@@ -7,9 +7,10 @@ both kinds visible to the others.
 
 from __future__ import annotations
 
-from tilepipe.rewrite.forms import Shape, after_brace, lambda_text
+from tilepipe.rewrite.forms import after_brace
 from tilepipe.rewrite.lines import indented, line_start
 from tilepipe.rewrite.rings import STAGES, named
+from tilepipe.rewrite.shape import Shape, lambda_text
 from tilepipe.rewrite.slots import THREAD, Stashing
 from tilepipe.source import Edit, Span
 

@@ -5,13 +5,14 @@
 #ifndef TILEPIPE_COPY_WIDE_OR_ZERO
 #define TILEPIPE_COPY_WIDE_OR_ZERO
 // Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
-// both addresses are multiples of `Bytes`, and `valid` is one that may be named when nothing is read.
+// both addresses are multiples of `Bytes`, and `valid` lies in memory that may be named when nothing is read.
 template <int Bytes>
 __device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in, const void* valid)
 {
     static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? from : valid;
+    const unsigned long long whole = reinterpret_cast<unsigned long long>(valid) / Bytes * Bytes;
+    const void* source = in ? from : reinterpret_cast<const void*>(whole);
     const int bytes = in ? Bytes : 0;
     if constexpr (Bytes == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
