@@ -1,6 +1,6 @@
 """Runs `tilepipe run` on the examples (or the kernels named) on a GPU and prints one table, with the JSON beside it.
 
-    python benchmarks/examples.py [--out DIR] [FILE.cu ...]
+    python benchmarks/examples.py [--out DIR] [--sizes SIZES.toml] [FILE.cu ...]
 
 Each row is one kernel: the original's rate, every candidate's speed-up over it with the spread of both, whether
 the outputs were bitwise equal, and the verdict of the SASS audit. All candidates of a kernel are timed in one run,
@@ -13,11 +13,15 @@ import argparse
 import json
 import sys
 import time
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 from tilepipe import steps
 from tilepipe.diagnostics import Refusal
+from tilepipe.job import Job
 from tilepipe.options import Options
+from tilepipe.problem import Sizes
 from tilepipe.report import RunReport, to_json
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -68,14 +72,23 @@ def describe(report: RunReport) -> list[str]:
     return lines
 
 
+def at_size(job: Job, size: Sizes | None) -> Job:
+    """The job with another target size."""
+    if size is None or job.problem is None:
+        return job
+    return replace(job, problem=replace(job.problem, sizes={**job.problem.sizes, "target": size}))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", type=Path, default=sorted(EXAMPLES.glob("*.cu")))
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--kernel", default=None)
     parser.add_argument("--bench-only", action="store_true")
+    parser.add_argument("--sizes", type=Path, default=None, help="other target sizes, by kernel")
     wanted = parser.parse_args()
     results = []
+    other_sizes = tomllib.loads(wanted.sizes.read_text()) if wanted.sizes is not None else {}
     for path in wanted.files:
         begun = time.perf_counter()
         jobs = steps.open_jobs(
@@ -85,6 +98,7 @@ def main() -> int:
             print(path, jobs.diagnostics[0].message)
             continue
         for job in jobs:
+            job = at_size(job, other_sizes.get(job.kernel.name))
             done = steps.bench(job, lambda _: None) if wanted.bench_only else steps.run(job, lambda _: None)
             if isinstance(done, Refusal):
                 print(path, done.diagnostics[0].message)
