@@ -13,9 +13,10 @@ import argparse
 import json
 import sys
 import time
-import tomllib
 from dataclasses import replace
 from pathlib import Path
+
+import tomllib
 
 from tilepipe import steps
 from tilepipe.diagnostics import Refusal
@@ -97,8 +98,7 @@ def main() -> int:
         if isinstance(jobs, Refusal):
             print(path, jobs.diagnostics[0].message)
             continue
-        for job in jobs:
-            job = at_size(job, other_sizes.get(job.kernel.name))
+        for job in (at_size(j, other_sizes.get(j.kernel.name)) for j in jobs):
             done = steps.bench(job, lambda _: None) if wanted.bench_only else steps.run(job, lambda _: None)
             if isinstance(done, Refusal):
                 print(path, done.diagnostics[0].message)
