@@ -1,20 +1,22 @@
 """Breaks every emitted kernel in every way that `tests/mutants` knows, and writes down what caught each bug.
 
-    python scripts/mutants.py [--kernel NAME ...] [--candidate ID ...] [--jobs N] [--write docs/mutants.md]
+    python scripts/mutants.py [--kernel NAME ...] [--candidate ID ...] [--jobs N] [--results FILE] [--write FILE]
 
 Each mutant is compiled and run in the emulator at several numbers of tiles, with asynchronous copies landing as
 late and as early as the memory model allows, and compared bit for bit with the original. The exit code is 1
-where a mutant is neither caught nor proved equivalent, or where an unbroken kernel shows a finding.
+where a mutant is neither caught nor proved equivalent, or where an unbroken kernel shows a finding. With `--results`
+each kernel's fates are kept as a line of JSON, and kernels that the file has are not tried again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -75,6 +77,30 @@ def examine(kernel: str, candidate: str) -> list[Result] | str | None:
         return list(results(found))
     except ValueError as problem:
         return str(problem)
+
+
+def kept(file: Path | None) -> dict[tuple[str, str], list[Result]]:
+    """The fates that an earlier run wrote, proofs looked up anew."""
+    known: dict[tuple[str, str], list[Result]] = {}
+    for line in file.read_text().splitlines() if file is not None and file.exists() else ():
+        entry = json.loads(line)
+        proofs = equivalences()
+        known[entry["kernel"], entry["candidate"]] = [
+            Result(**{**r, "proof": None if r["proof"] is None else proofs[r["proof"]]})
+            for r in entry["results"]
+        ]
+    return known
+
+
+def keep(file: Path, kernel: str, candidate: str, of: list[Result]) -> None:
+    """Add the fates of one kernel to the file."""
+    proofs = equivalences()
+    rows = [
+        {**asdict(replace(r, proof=None)), "proof": None if r.proof is None else proofs.index(r.proof)}
+        for r in of
+    ]
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps({"kernel": kernel, "candidate": candidate, "results": rows}) + "\n")
 
 
 # -- the page ----------------------------------------------------------------------------------------------------
@@ -168,15 +194,18 @@ def main() -> int:
     parser.add_argument("--kernel", action="append", default=[], metavar="NAME")
     parser.add_argument("--candidate", action="append", default=[], metavar="ID")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="kernels tried at a time")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="go on from there, and add to it")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there")
     given = parser.parse_args()
-    done: list[Result] = []
-    unclean, clean = 0, 0
+    earlier = kept(given.results)
+    done = [r for of in earlier.values() for r in of]
+    unclean, clean = 0, len(earlier)
     wanted = [
         (kernel, candidate)
         for kernel in jobs()
         for candidate in CANDIDATES
-        if (not given.kernel or kernel in given.kernel)
+        if (kernel, candidate) not in earlier
+        and (not given.kernel or kernel in given.kernel)
         and (not given.candidate or candidate in given.candidate)
     ]
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
@@ -190,6 +219,8 @@ def main() -> int:
                 continue
             clean += 1
             done += of
+            if given.results is not None:
+                keep(given.results, *running[finished], of)
             missed = [r for r in of if r.missed]
             print(f"{' '.join(running[finished])}: {len(of)} mutants, {len(missed)} missed", flush=True)
             for r in missed:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -173,9 +175,7 @@ def restructure(
     """Steps 3 and 4: each candidate's new source with its buffers, copies and launches, compiled."""
     built: list[Built] = []
     report = planned.report
-    for candidate in candidates:
-        progress(f"building {candidate.id}")
-        made = build_variants(planned.job, planned.model, candidate)
+    for candidate, made in zip(candidates, _built(planned, candidates, progress), strict=True):
         if isinstance(made, Refusal):
             status: Literal["failed", "rejected"] = "failed" if made.exit_code == 2 else "rejected"
             failed = replace(candidate, status=status, reason=made.diagnostics[0].message)
@@ -198,6 +198,19 @@ def remedies_note(built: Iterable[Built]) -> Diagnostic | None:
     return Diagnostic(
         "TP158", "note", "the compiler defeats the overlap of some candidates: " + "; ".join(said)
     )
+
+
+def _built(planned: Planned, candidates: list[Candidate], progress: Progress) -> list[list[Built] | Refusal]:
+    """Every candidate with its variants, several at a time: compilers and disassemblers run beside this interpreter."""
+    job, model = planned.job, planned.model
+    _ = job.original, job.wide, job.padded  # found once, before the threads ask for them
+
+    def build(candidate: Candidate) -> list[Built] | Refusal:
+        progress(f"building {candidate.id}")
+        return build_variants(job, model, candidate)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        return list(pool.map(build, candidates))
 
 
 def with_candidate(report: RunReport, changed: CandidateReport) -> RunReport:

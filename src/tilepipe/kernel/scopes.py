@@ -36,6 +36,8 @@ from tilepipe.kernel.tileloop import Mixed, Phase, TileLoop, header_effects, mix
 from tilepipe.source import Edit, Span
 from tilepipe.source.parse import span
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+
 
 def written_out(file: CudaFile, parts: Split) -> tuple[Edit, ...]:
     """Statement macros of the loader that load into a variable, replaced by what they say."""
@@ -56,7 +58,7 @@ def _expansion(file: CudaFile, statement: Statement) -> str | None:
     macro = file.macros.get(callee(call)) if call is not None and call.type == "call_expression" else None
     if call is None or macro is None or macro.parameters is None:
         return None
-    arguments = [file.source.slice(span(a)) for a in arguments_of(call)]
+    arguments = [" ".join(_COMMENT.sub(" ", file.source.slice(span(a))).split()) for a in arguments_of(call)]
     text = expand(macro, arguments).strip().removesuffix(";").strip()
     plain = re.match(r"[A-Za-z_]\w*\s*=(?!=)", text) is not None and not set(text) & set(";{}#\n")
     return text if plain and len(arguments) == len(macro.parameters) else None

@@ -41,6 +41,9 @@ def ablated_candidate(candidate: Candidate, ablation: Ablation) -> Candidate | s
         return replace(candidate, stages=1, form="ring", dynamic=False, fragments=False, spread=False)
     if ablation == "loads":
         return replace(candidate, fragments=False, spread=False)
+    if ablation == "compute" and candidate.spread:
+        # The stages are full once the first turn has loaded its tile whole.
+        return replace(candidate, spread=False)
     if ablation == "compute" and candidate.form == "textbook":
         # The textbook's main loop ends by the loader's condition.
         return replace(candidate, form="ring")
