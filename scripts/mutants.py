@@ -227,6 +227,8 @@ def main() -> int:
                 print(f"  missed: {r.operator} in the {r.region}, line {r.line}: {r.was}", flush=True)
             if given.write is not None:  # after each kernel, since all of them take hours on one core
                 given.write.write_text(page(done, clean), encoding="utf-8")
+    if given.write is not None:
+        given.write.write_text(page(done, clean), encoding="utf-8")
     lost = sum(r.missed for r in done)
     print(f"{len(done)} mutants of {clean} kernels: {lost} missed, {unclean} kernels not clean as emitted")
     return 1 if lost or unclean or not done else 0
