@@ -165,6 +165,16 @@ def build_controls(job: Job) -> dict[str, Compiled]:
     return controls
 
 
+def in_ptx(job: Job, built: Built) -> Built | None:
+    """A candidate that is written in another API, in PTX; None for one that is in PTX already."""
+    candidate, model = built.candidate, job.model
+    if candidate.api == "ptx" or isinstance(model, Refusal):
+        return None
+    plain = replace(candidate, id=candidate.id.replace(f"-{candidate.api}", "", 1), api="ptx")
+    made = build_candidate(job, model, plain)
+    return None if isinstance(made, Refusal) else made
+
+
 def loses_residency(job: Job, built: Built) -> bool:
     """Whether a candidate has fewer resident blocks than the original, or spills where that does not."""
     original = job.original

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tilepipe.banks import bank_conflicts
-from tilepipe.builds import Built, audit_candidate, build_controls, extra_tile_counts, verify_candidate
+from tilepipe.builds import (
+    Built,
+    audit_candidate,
+    build_controls,
+    extra_tile_counts,
+    in_ptx,
+    verify_candidate,
+)
 from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.evidence.benchmark import benchmark, fastest
 from tilepipe.evidence.correctness import changed_launch
@@ -162,7 +170,8 @@ def limit_of_fastest(
 
 
 def measure(job: Job, device: CudaDevice, built: list[Built]) -> Benchmark:
-    """Step 6: the original, alone and with a cap stated, and the candidates at the target size, interleaved."""
+    """Step 6: the original and the candidates at the target size, interleaved, and as controls the original with a
+    cap stated, and in PTX what is written in another API: what that costs."""
     problem = job.problem
     if problem is None:
         return Benchmark("unknown", reason="no problem file says how to launch the kernel")
@@ -175,18 +184,23 @@ def measure(job: Job, device: CudaDevice, built: list[Built]) -> Benchmark:
     for answer in (case, original):
         if isinstance(answer, Refusal):
             return Benchmark("unknown", size, reason=answer.diagnostics[0].message)
-    contenders: dict[str, Contender] = {}
-    for one in built:
-        kernel = device.load_compiled(one.cubin)
-        changed = changed_launch(one.change, case, parameters, job.options.seed)  # type: ignore[arg-type]
-        if not isinstance(kernel, Refusal) and not isinstance(changed, Refusal):
-            contenders[one.candidate.id] = Contender(kernel, changed)
+
+    def contenders(of: Iterable[Built]) -> dict[str, Contender]:
+        found: dict[str, Contender] = {}
+        for one in of:
+            kernel = device.load_compiled(one.cubin)
+            changed = changed_launch(one.change, case, parameters, job.options.seed)  # type: ignore[arg-type]
+            if not isinstance(kernel, Refusal) and not isinstance(changed, Refusal):
+                found[one.candidate.id] = Contender(kernel, changed)
+        return found
+
     controls = {
         name: Contender(kernel, case)  # type: ignore[arg-type]
         for name, cubin in build_controls(job).items()
         if not isinstance(kernel := device.load_compiled(cubin), Refusal)
     }
-    return benchmark(device, Contender(original, case), contenders, case, controls=controls)  # type: ignore[arg-type]
+    controls |= contenders(p for one in built if (p := in_ptx(job, one)) is not None)
+    return benchmark(device, Contender(original, case), contenders(built), case, controls=controls)  # type: ignore[arg-type]
 
 
 def evidence_of(verified: Verified, timed: Benchmark | None, sass: Sass | None) -> Evidence:

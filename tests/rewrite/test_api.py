@@ -9,9 +9,12 @@ from typing import get_args
 import pytest
 from tests.rewrite.harness import EXAMPLES, ZOO, parse_candidate, zoo_kernel
 
+from tilepipe.builds import Built, build_candidate, in_ptx
 from tilepipe.diagnostics import Refusal
+from tilepipe.opening import open_job
+from tilepipe.options import Options
 from tilepipe.plan.types import Api, Candidate
-from tilepipe.rewrite import Rewrite
+from tilepipe.rewrite import Rewrite, rewrite
 
 APIS: tuple[Api, ...] = get_args(Api)
 SMALL = ("dgemm_nt_pad", "cp_async-3-ring")  # guarded copies: zeros where the API cannot fill
@@ -69,3 +72,18 @@ def test_what_a_pipeline_object_cannot_say_is_refused(name: str, identifier: str
     answer = zoo_kernel(ZOO / f"{name}.cu").emit(in_api(identifier, api))
     assert isinstance(answer, Refusal)
     assert answer.diagnostics[0].code == "TP150"
+
+
+def test_the_control_of_a_ring_in_another_api_is_the_ring_in_ptx() -> None:
+    job = open_job(str(ZOO / f"{SMALL[0]}.cu"), Options(device="cpu", api="primitives"))
+    assert not isinstance(job, Refusal)
+    model, plan = job.model, job.plan
+    assert not isinstance(model, Refusal) and not isinstance(plan, Refusal)
+    chosen = next(c for c in plan.candidates if c.id == f"{SMALL[1]}-primitives")
+    built = build_candidate(job, model, chosen)
+    assert isinstance(built, Built), built
+    plain = in_ptx(job, built)
+    assert plain is not None
+    assert plain.candidate.id == SMALL[1]
+    assert plain.rewrite.text == rewrite(model, parse_candidate(SMALL[1]), job.wide).text  # type: ignore[union-attr]
+    assert in_ptx(job, plain) is None
