@@ -50,6 +50,8 @@ class Browser:
             raise RuntimeError(failure.read().decode()) from failure
 
     def open(self, page: Path) -> None:
+        # Keys go to a page that has the focus, which another browser on this machine may have taken.
+        self.devtools("Emulation.setFocusEmulationEnabled", enabled=True)
         self.call("POST", "/url", url=page.as_uri())
 
     def run(self, script: str) -> Any:
