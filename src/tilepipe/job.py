@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from tilepipe.diagnostics import Place, Refusal, error
+from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.launchbounds import launch_bound_span
@@ -92,6 +92,19 @@ class Job:
         if isinstance(parameters, Refusal):
             return parameters
         return check_problem(self.problem, self.problem_path, parameters)
+
+    @property
+    def zeros(self) -> tuple[Diagnostic, ...]:
+        """TP126: variables that hold zeros wherever the kernel is run here, since only host code fills them."""
+        if self.problem is None:
+            return ()
+        text = "holds zeros in every run here: only host code fills it"
+        cure = "give it an initialiser to be checked with"
+        found = self.file.only_set_by_host(self.kernel)
+        place = self.file.source.place
+        return tuple(
+            Diagnostic("TP126", "note", f"`{s.name}` {text}", place(s.decl), help=cure) for s in found
+        )
 
     @property
     def no_problem(self) -> str:
