@@ -60,7 +60,8 @@ def base_report(job: Job) -> RunReport:
         Diagnostic(
             "TP157",
             "note",
-            f"taken on trust, as --assume says: no later tile loads what the loop stores through `{name}`",
+            f"taken on trust, as --assume says: `{name}` overlaps no other pointer, and no later tile loads what is "
+            "stored through it",
         )
         for name in promised
     )
@@ -87,7 +88,7 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
         return refused_report(model, base)
     loop = LoopInfo(
         model.line,
-        len({p.interval for p in model.tile.phases}),
+        max(p.interval for p in model.tile.phases),
         tuple(b.name for b in model.buffers),
         tuple(sorted(s.name for s in model.tile.invariant)),
         tuple(sorted(s.name for s in model.tile.scratch)),
