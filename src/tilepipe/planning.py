@@ -53,8 +53,7 @@ class Planned:
 def base_report(job: Job) -> RunReport:
     """A report that says what was opened, and nothing yet of what came of it."""
     line = job.file.source.line_of(job.kernel.span.start)
-    instance = job.problem.instantiate if job.problem is not None else None
-    info = KernelInfo(job.kernel.name, job.path, line, instance)
+    info = KernelInfo(job.kernel.name, job.path, line, job.instance)
     promised = sorted(job.options.no_alias & set(job.kernel.parameters))
     notes = tuple(
         Diagnostic(
