@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from tilepipe.diagnostics import Refusal
+from tilepipe.diagnostics import Refusal, error
 from tilepipe.job import Job
 from tilepipe.opening import open_jobs
 from tilepipe.options import Options
@@ -28,6 +28,8 @@ def draft(path: str, options: Options) -> str | Refusal:
         return jobs
     drafts = []
     for job in jobs:
+        if job.kernel.template and job.instance is None:
+            return _which_instance(job)
         parameters = job.toolchain.parameter_types(job.unit())
         if isinstance(parameters, Refusal):
             return parameters
@@ -35,10 +37,25 @@ def draft(path: str, options: Options) -> str | Refusal:
         found = _launch(job, names) or _Launch()
         drafts.append(
             KernelDraft(
-                job.kernel.name, parameters, found.grid, found.block, found.shared, tile=_tile(job, names)
+                job.kernel.name,
+                parameters,
+                found.grid,
+                found.block,
+                found.shared,
+                tile=_tile(job, names),
+                instantiate=job.instance,
             )
         )
     return draft_problem(drafts)
+
+
+def _which_instance(job: Job) -> Refusal:
+    return error(
+        "TP209",
+        f"which instance of the template `{job.kernel.name}` is meant is not known: no launch in {job.path} says it",
+        job.place,
+        help="add such a launch, name another kernel with -k, or write the problem file with `instantiate` by hand",
+    )
 
 
 def _tile(job: Job, names: Mapping[str, str]) -> dict[str, int] | None:
@@ -84,18 +101,22 @@ def _dimensions(job: Job, node: Node) -> list[str]:
     """The texts of `dim3(x, y)`, of the `dim3` variable's initialiser, or of the number itself."""
     if node.type == "identifier":
         found = [n for n in _walk(job.file.tree.root) if _declares(job, n, _text(job, node))]
-        value = found[0].child_by_field_name("value") if len(found) == 1 else None
+        value = found[0].child_by_field_name(_VALUES[found[0].type]) if len(found) == 1 else None
         if value is not None:
             node = value
     if node.type == "call_expression" and _text(job, node).startswith("dim3"):
         node = node.child_by_field_name("arguments") or node
-    if node.type in ("argument_list", "initializer_list"):
+    if node.type in ("argument_list", "initializer_list", "parameter_list"):
         return [_text(job, c) for c in node.named_children if c.type != "comment"]
     return [_text(job, node)]
 
 
+# Where a variable's value stands; `dim3 block(TILE, TILE);` parses as the declaration of a function.
+_VALUES = {"init_declarator": "value", "function_declarator": "parameters"}
+
+
 def _declares(job: Job, node: Node, name: str) -> bool:
-    declarator = node.child_by_field_name("declarator") if node.type == "init_declarator" else None
+    declarator = node.child_by_field_name("declarator") if node.type in _VALUES else None
     return declarator is not None and _text(job, declarator) == name
 
 

@@ -16,6 +16,8 @@ from tilepipe.planning import Progress
 from tilepipe.problem import Case, KernelProblem, Parameter, Sizes, evaluate_reference, fresh_copy, make_case
 from tilepipe.source import SourceFile
 
+# Findings that end a block where it stands: its result is no result.
+STOPS = frozenset({"deadlock", "non-terminating", "trap"})
 _OTHER = {"race between blocks": "the other block's access"}
 
 
@@ -103,9 +105,9 @@ def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Ref
             return done
         runs[name] = done[0]
         notes.update(dict.fromkeys(done[1]))
-    line = job.file.source.line_of(job.kernel.body.start)
+    line = job.file.source.line_of(job.kernel.span.start)
     copies = ("late", "early") if kernel.program.has("cp") else ("late",)
-    told = (*_findings_told(job.file.source, runs), *_misses_told(runs))
+    told = (*job.zeros, *_findings_told(job.file.source, runs), *_misses_told(runs))
     return Emulation(job.kernel.name, job.path, line, copies, runs, tuple(notes), told)
 
 
@@ -132,7 +134,8 @@ def _run_size(
         if isinstance(early, Refusal):
             return early
         findings += early.findings
-    compared = _compared(job, problem, case, launched, sample)
+    stopped = any(f.kind in STOPS for f in findings)
+    compared = (None, None, "it was stopped") if stopped else _compared(job, problem, case, launched, sample)
     if isinstance(compared, Refusal):
         return compared
     within, worst, why_not = compared

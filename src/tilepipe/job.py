@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from tilepipe.diagnostics import Place, Refusal, error
+from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.launchbounds import launch_bound_span
@@ -32,7 +32,7 @@ from tilepipe.problem import (
     check_problem,
 )
 from tilepipe.problem.expressions import evaluate, evaluate_number
-from tilepipe.rewrite.launches import find_launches
+from tilepipe.rewrite.launches import find_launches, launched_instance
 from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.types import Compiled
@@ -71,9 +71,15 @@ class Job:
 
     def unit(self, text: str | None = None, path: str | None = None) -> Unit:
         """The kernel as a compilation unit; `text` stands for the file's own."""
-        instantiate = self.problem.instantiate if self.problem is not None else None
         source = self.file.source.text if text is None else text
-        return Unit(source, path or self.path, self.kernel.name, instantiate, self.options.compile)
+        return Unit(source, path or self.path, self.kernel.name, self.instance, self.options.compile)
+
+    @cached_property
+    def instance(self) -> str | None:
+        """The template-id that is looked at: the problem file's, else that of the file's launches."""
+        if self.problem is not None and self.problem.instantiate is not None:
+            return self.problem.instantiate
+        return launched_instance(self.file, self.kernel) if self.kernel.template else None
 
     @cached_property
     def original(self) -> Compiled | Refusal:
@@ -92,6 +98,19 @@ class Job:
         if isinstance(parameters, Refusal):
             return parameters
         return check_problem(self.problem, self.problem_path, parameters)
+
+    @property
+    def zeros(self) -> tuple[Diagnostic, ...]:
+        """TP126: variables that hold zeros wherever the kernel is run here, since only host code fills them."""
+        if self.problem is None:
+            return ()
+        text = "holds zeros in every run here: only host code fills it"
+        cure = "give it an initialiser to be checked with"
+        found = self.file.only_set_by_host(self.kernel)
+        place = self.file.source.place
+        return tuple(
+            Diagnostic("TP126", "note", f"`{s.name}` {text}", place(s.decl), help=cure) for s in found
+        )
 
     @property
     def no_problem(self) -> str:
@@ -144,7 +163,7 @@ class Job:
     def asked(self) -> Asked | None:
         """What the compiler is to be asked about the kernel; None where there is nothing to ask."""
         found = self._found
-        generic = bool(self.kernel.template) and self.unit().instantiate is None
+        generic = bool(self.kernel.template) and self.instance is None
         if isinstance(found, Refusal) or generic:
             return None
         return Asked(self.unit(found.text), self._questions(found), self.kernel.span)

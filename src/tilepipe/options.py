@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tilepipe.plan.types import Api, Fragments
 from tilepipe.toolchain.types import CompileOptions
 
 
@@ -29,8 +30,8 @@ class Options:
     variant: str | None = None
     stages: int | None = None
     form: str | None = None
-    fragments: Literal["auto", "on", "off"] = "auto"
-    api: Literal["ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"] = "ptx"
+    fragments: Fragments = "auto"
+    api: Api = "ptx"
     plan: str | None = None
     sizes: tuple[str, ...] = ()
     seed: int = 0

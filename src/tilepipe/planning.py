@@ -55,14 +55,14 @@ class Planned:
 def base_report(job: Job) -> RunReport:
     """A report that says what was opened, and nothing yet of what came of it."""
     line = job.file.source.line_of(job.kernel.span.start)
-    instance = job.problem.instantiate if job.problem is not None else None
-    info = KernelInfo(job.kernel.name, job.path, line, instance)
+    info = KernelInfo(job.kernel.name, job.path, line, job.instance)
     promised = sorted(job.options.no_alias & set(job.kernel.parameters))
     notes = tuple(
         Diagnostic(
             "TP157",
             "note",
-            f"taken on trust, as --assume says: no later tile loads what the loop stores through `{name}`",
+            f"taken on trust, as --assume says: `{name}` overlaps no other pointer, and no later tile loads what is "
+            "stored through it",
         )
         for name in promised
     )
@@ -70,7 +70,7 @@ def base_report(job: Job) -> RunReport:
         text = "taken on trust, as --assume says: launches allow whole copies of 16 bytes; those made here are checked"
         notes += (Diagnostic("TP157", "note", text),)
     tool = ToolInfo(job.toolchain.name, job.device.name)
-    return RunReport(tool, info, job.arch.name, diagnostics=notes)
+    return RunReport(tool, info, job.arch.name, diagnostics=notes + job.zeros)
 
 
 def how_chosen(planned: Planned) -> str:
@@ -89,7 +89,7 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
         return refused_report(model, base)
     loop = LoopInfo(
         model.line,
-        len({p.interval for p in model.tile.phases}),
+        max(p.interval for p in model.tile.phases),
         tuple(b.name for b in model.buffers),
         tuple(sorted(s.name for s in model.tile.invariant)),
         tuple(sorted(s.name for s in model.tile.scratch)),
@@ -160,10 +160,32 @@ def nothing_viable(planned: Planned) -> Refusal:
     if planned.model.one_buffer is not None:
         return planned.model.one_buffer
     wishes = planned.job.wishes
-    asked = [c for c in planned.plan.candidates if isinstance(wishes, Wishes) and wishes.admit(c)]
-    why = "; ".join(f"{c.id}: {c.reason}" for c in asked[:3])
+    reasons: dict[str, list[str]] = {}
+    for c in planned.plan.candidates:
+        if isinstance(wishes, Wishes) and wishes.admit(c):
+            reasons.setdefault(c.reason or c.status, []).append(c.id)
+    why = "; ".join(f"{_some(ids)}: {reason}" for reason, ids in list(reasons.items())[:3])
     place = planned.model.file.source.place(planned.model.tile.loop.span)
-    return refusal("TP151", f"no candidate is left: {why}", place, help="widen --variant, --stages or --form")
+    return refusal("TP151", f"no candidate is left: {why}", place, help=_what_would_help(planned))
+
+
+def _some(ids: list[str]) -> str:
+    return ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
+
+
+def _other_api(job: Job) -> str:
+    return "use --api primitives, or leave --api out" if job.options.api.startswith("cuda-pipeline") else ""
+
+
+def _what_would_help(planned: Planned) -> str:
+    job = planned.job
+    if other := _other_api(job):
+        return other
+    if job.problem is None and planned.model.max_threads is None:
+        return "say how many threads a block has: __launch_bounds__(N), or a problem file (`tilepipe init` drafts one)"
+    if isinstance(job.wishes, Wishes) and job.wishes.specific:
+        return "widen --candidate, --variant, --stages or --form"
+    return "all reasons are in the table, and with --json"
 
 
 # -- steps 3 and 4 -----------------------------------------------------------------------------------------------
@@ -245,7 +267,7 @@ def nothing_built(planned: Planned, report: RunReport) -> Refusal:
             dict.fromkeys(reason.partition("cannot be emitted: ")[2] or reason for reason in reasons)
         )
         place = planned.model.file.source.place(planned.model.tile.loop.span)
-        return refusal("TP150", f"no candidate can be emitted: {why}", place)
+        return refusal("TP150", f"no candidate can be emitted: {why}", place, help=_other_api(planned.job))
     return error("TP152", "no candidate could be built: " + "; ".join(reasons[:3]))
 
 

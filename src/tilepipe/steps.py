@@ -189,9 +189,8 @@ def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:
     if done.failed and done.correctness.original_fault:
         return original_at_fault(base, job, done)
     outcome: Outcome | None = "failed" if done.failed else None
-    return replace(
-        base, outcome=outcome, evidence=evidence_of(done, None, None), diagnostics=doubts(job, done)
-    )
+    told = base.diagnostics + doubts(job, done)
+    return replace(base, outcome=outcome, evidence=evidence_of(done, None, None), diagnostics=told)
 
 
 def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Refusal:

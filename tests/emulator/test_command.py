@@ -105,6 +105,24 @@ def test_a_block_with_too_few_steps_counts_as_endless(folder: Path, capsys: Capt
     assert found["kind"] == "non-terminating" and "--max-steps" in found["message"]
 
 
+def test_a_run_that_was_stopped_is_held_against_no_reference(capsys: Capture) -> None:
+    file = POC / "naive_sgemm.cu"
+    code, value, messages = emulated(f"{file} --size small --max-steps 20", capsys)
+    assert (code, value["sizes"]["small"]["within_tolerance"]) == (3, None)
+    assert "TP305" in messages and "TP306" not in messages and "not compared: it was stopped" in messages
+
+
+def test_constants_are_no_global_memory_and_zero(folder: Path, capsys: Capture) -> None:
+    source = TRANSPOSE.replace("WIDTH", "33").replace("= tile", "= unset * given[1] * tile")
+    write(folder, "__constant__ float unset, other, given[2] = {1, 2};\n" + source)
+    code, value, messages = emulated("t.cu --size one", capsys)
+    assert (code, value["kernel"]["line"]) == (0, 2)
+    assert {a["array"] for a in value["sizes"]["one"]["global"]} == {"in", "out"}
+    assert [m for m in messages.splitlines() if "TP126 note" in m] == [
+        "t.cu:1:1: TP126 note: `unset` holds zeros in every run here: only host code fills it"
+    ]
+
+
 def test_a_wrong_result_is_3(folder: Path, capsys: Capture) -> None:
     source = (POC / "naive_sgemm.cu").read_text()
     (folder / "s.cu").write_text(source.replace("acc += As", "acc -= As"))

@@ -65,3 +65,17 @@ def test_clashing_names() -> None:
     clash = [Parameter("N", "int *", "int"), Parameter("n", "int", None), Parameter("count", "int", None)]
     problem = load(draft_problem([KernelDraft("k", clash)]))
     assert isinstance(make_case(problem.kernels["k"], "small", clash, 1), Case)
+
+
+def test_comments_are_in_the_names_of_the_kernel() -> None:
+    stencil = [
+        Parameter("in", "const float *", "float"),
+        Parameter("out", "float *", "float"),
+        Parameter("n", "int", None),
+    ]
+    text = draft_problem([KernelDraft("stencil", stencil)])
+    assert 'flops = "2*N"' in text and 'reference = "in_.astype(np.float64)"' in text
+    assert 'name = "in_"' in text  # no expression can say `in`
+    assert 'reference = "A.astype(np.float64) @ v.astype(np.float64)"' in draft_problem(
+        [KernelDraft("gemm", GEMM)]
+    )

@@ -102,6 +102,8 @@ def test_a_wrong_first_or_last_tile_shows_at_its_size() -> None:
     assert (last[FIRST], last[LAST]) == ("passed", "failed")
     assert statuses(sizes(target=True))[FIRST] == "unknown"
     assert statuses(sizes(small=None))[LAST] == "unknown"
+    assert statuses(sizes(small=True, tiles2=False))[LAST] == "failed"
+    assert statuses(sizes(small=True, target=False))[LAST] == "failed"
 
 
 def test_correct_at_both_sizes_or_not_known() -> None:

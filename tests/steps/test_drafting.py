@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tilepipe.diagnostics import Refusal
 from tilepipe.drafting import draft
 from tilepipe.options import Options
 from tilepipe.problem import Problem, parse_problem
@@ -41,6 +42,12 @@ OPEN = (("1",), ("256",))  # what stands where the launch is left to fill in
             ("16", "2"),
             "0",
         ),
+        (
+            "dim3 g(width / 32), b(TILE, WIDE); dim3 c(TILE, TILE); k<<<c, b>>>(x, y, width, height);",
+            ("16", "16"),
+            ("16", "32"),
+            "0",
+        ),
         ("k<<<other, 32>>>(x, y, width, height);", OPEN[0], ("32",), "0"),
         ("k<<<width / 2, other>>>(x, y, width, height);", ("N // 2",), OPEN[1], "0"),
         ("k<<<4, 32>>>(x, y, 2 * width, height);", ("4",), ("32",), "0"),
@@ -61,3 +68,35 @@ def test_a_launch(
     assert (kernel.grid, kernel.block, kernel.shared) == (grid, block, shared)
     marked = {line.split()[0] for line in text.splitlines() if "FILL IN the launch" in line}
     assert marked == ({"grid"} if grid == OPEN[0] else set()) | ({"block"} if block == OPEN[1] else set())
+
+
+TEMPLATE = """\
+template <int T> __global__ void k(const float* x, float* y, int n) {{ y[threadIdx.x] = x[T * n]; }}
+constexpr int SIZE = 8;
+{host}
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "instance"),
+    [
+        ("void f(float* x, int n) { k<SIZE><<<1, 32>>>(x, x, n); }", "k<SIZE>"),
+        ("void f(float* x, int n) { k<4><<<1, 32>>>(x, x, n); k<4><<<2, 32>>>(x, x, n); }", "k<4>"),
+        ("void f(float* x, int n) { k<4><<<1, 32>>>(x, x, n); k<8><<<2, 32>>>(x, x, n); }", None),
+        ("void f(float* x, int n) { constexpr int L = 2; k<L><<<1, 32>>>(x, x, n); }", None),
+        ("template <int P> void f(float* x, int n) { k<P><<<1, 32>>>(x, x, n); }", None),
+        ("", None),
+    ],
+)
+def test_the_instance_of_a_template_is_that_of_the_launches(
+    host: str, instance: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text(TEMPLATE.replace("{{", "{").replace("}}", "}").replace("{host}", host))
+    text = draft(str(path), Options())
+    if instance is None:
+        assert isinstance(text, Refusal) and text.diagnostics[0].code == "TP209"
+        return
+    assert isinstance(text, str), text
+    problem = parse_problem(text, "k.toml")
+    assert isinstance(problem, Problem) and problem.kernels["k"].instantiate == instance

@@ -59,8 +59,19 @@ def run_lint(path: str, options: Options, fix: bool, verbose: bool, json: str | 
     if failed is not None:
         return _refuse(failed)
     if not shown:
-        progress(f"{path}: no findings")
+        progress(f"{path}: no findings{_not_followed(report, options.problem is not None)}")
     return FOUND if shown else 0
+
+
+def _not_followed(report: Report, emulated: bool) -> str:
+    """What "no findings" does not speak for."""
+    count = len(report.notes)
+    if not count:
+        return ""
+    kernels = "1 kernel" if count == 1 else f"{count} kernels"
+    if emulated:
+        return f" by the emulator; {kernels} could not be followed by reading: see --verbose"
+    return f"; {kernels} could not be followed: see --verbose, or give a problem file with -p"
 
 
 def _setting(options: Options) -> LintOptions | Refusal:

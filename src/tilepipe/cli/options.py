@@ -232,8 +232,8 @@ CHOICE = {
                 _CHOICE,
                 "--assume",
                 metavar="no-alias=A,…|align=16",
-                help="Promise that what is stored through these pointers is not loaded in the loop, or that launches "
-                "allow whole copies of 16 bytes (repeatable).",
+                help="Promise that these pointers overlap no other and that the loop loads nothing that it stores "
+                "through them, or that launches allow whole copies of 16 bytes (repeatable).",
             ),
         ],
         None,
@@ -282,13 +282,9 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         stages=given.get("stages"),
         form=_one_of("--form", given.get("form"), *get_args(Form)),
         fragments=cast(
-            Literal["auto", "on", "off"],
-            _one_of("--fragments", given.get("fragments", "auto"), *get_args(Fragments)),
+            Fragments, _one_of("--fragments", given.get("fragments", "auto"), *get_args(Fragments))
         ),
-        api=cast(
-            Literal["ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"],
-            _one_of("--api", given.get("api", "ptx"), *get_args(Api)),
-        ),
+        api=cast(Api, _one_of("--api", given.get("api", "ptx"), *get_args(Api))),
         layout=cast(
             Literal["auto", "keep"], _one_of("--layout", given.get("layout", "auto"), "auto", "keep")
         ),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilepipe.cli.output import TextStyle, replace_in_place, unified_diff, unwritable, write_file
-from tilepipe.cli.streams import json_text, print_diagnostics
+from tilepipe.cli.streams import json_text, print_diagnostics, progress
 from tilepipe.diagnostics import Diagnostic, Refusal, error
 
 if TYPE_CHECKING:
@@ -120,12 +120,17 @@ def deliver_source(report: RunReport, code: int, targets: Targets) -> tuple[RunR
         backup = replace_in_place(targets.file, data)
         if isinstance(backup, Refusal):
             return report, backup
+        progress(f"changed {targets.file}; the old text is in {backup}")
         return replace(report, output=targets.file), None
     if targets.output not in (None, STDOUT) and (wanted or instead):
         failed = write_file(str(targets.output), data)
+        if not failed:
+            progress(f"wrote {targets.output}" + ("" if wanted else ", the original as it was"))
         return (report if failed else replace(report, output=targets.output)), failed
     if targets.output == STDOUT and instead:
         _print_bytes(data)
+    elif targets.output not in (None, STDOUT):
+        progress(f"{targets.output} is not written")
     return report, None
 
 

@@ -98,8 +98,8 @@ class CudaFile:
         """The statements of one kernel with their effects; pointers are followed to a fixed point first."""
         node = self._nodes[kernel.span.start]
         analyzer = Analyzer(self.source, self.macros, self.functions)
-        for name in _file_arrays(self.tree.root, self.source):
-            analyzer.scopes[0][name.name] = name
+        for symbol, _ in _file_arrays(self.tree.root, self.source):
+            analyzer.scopes[0][symbol.name] = symbol
         function = _function(node, node)
         if function is None:
             raise ValueError(f"{kernel.name} is not a function")
@@ -109,6 +109,25 @@ class CudaFile:
             body, parameters = self._settled(analyzer, function)
         points = {s: frozenset(t) for s, t in analyzer.points.items()}
         return Analysed(kernel, body, parameters, self.macros, points)
+
+    def only_set_by_host(self, kernel: KernelText) -> tuple[Symbol, ...]:
+        """Variables of the file without an initialiser that the kernel, or a helper that it names, mentions."""
+        bare = [
+            s for s, value in _file_arrays(self.tree.root, self.source) if s.kind == "file" and value is None
+        ]
+        if not bare:
+            return ()
+        mentioned: set[str] = set()
+        ahead = [self._nodes[kernel.span.start]]
+        while ahead:
+            node = ahead.pop()
+            ahead.extend(node.named_children)
+            name = node.text.decode() if node.type == "identifier" and node.text else ""
+            if name and name not in mentioned:
+                mentioned.add(name)
+                if name in self.functions:
+                    ahead.append(self.functions[name].body)
+        return tuple(s for s in bare if s.name in mentioned)
 
     def _settled(self, analyzer: Analyzer, function: Function) -> tuple[Statement, tuple[Symbol, ...]]:
         """Passes until no pointer is found to point anywhere new."""
@@ -177,14 +196,15 @@ def _template_parameters(outer: Node) -> tuple[str, ...]:
     return tuple(p.text.decode() for p in listed.named_children if p.text) if listed is not None else ()
 
 
-def _file_arrays(root: Node, source: SourceFile) -> Iterator[Symbol]:
-    """Variables in memory at file scope: `__constant__`, `__device__`, `__managed__`, `__shared__`."""
+def _file_arrays(root: Node, source: SourceFile) -> Iterator[tuple[Symbol, Node | None]]:
+    """Variables in memory at file scope with their initialisers: `__constant__`, `__device__`, `__managed__`,
+    `__shared__`."""
     stack = [root]
     while stack:
         node = stack.pop()
         if node.type == "declaration":
             text = source.slice(span(node))
             if any(word in text for word in _MEMORY):
-                yield from (s for s, _ in declared(node, text, (), "file") if s.kind in ("file", "shared"))
+                yield from (d for d in declared(node, text, (), "file") if d[0].kind in ("file", "shared"))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
             stack.extend(node.named_children)

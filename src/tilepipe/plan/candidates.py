@@ -232,6 +232,8 @@ class _Judge:
         other = [b for b in self.model.buffers if self._width(c, b) is None]
         if c.variant in ("cp_async", "mixed") and not self.arch.has_async_copy:
             return f"{self.arch.name} has no asynchronous copies"
+        if c.unwritable:
+            return c.unwritable
         if c.variant == "cp_async" and other:
             return f"`{other[0].name}` cannot be copied asynchronously: {other[0].reason}"
         if c.variant == "mixed" and not other:

@@ -65,6 +65,14 @@ class Candidate:
     padding: int = 0  # bytes added to the rows of staged arrays, "-pad" in the id
     dynamic: bool = False  # static tiles become dynamic shared memory, since the stages exceed 48 KB
 
+    @property
+    def unwritable(self) -> str:
+        """Why `api` has no words for this candidate, "" where it has."""
+        plain = self.variant == "cp_async" and self.form == "ring" and not self.spread and not self.copy_bytes
+        if plain or not self.api.startswith("cuda-pipeline"):
+            return ""
+        return f"--api {self.api} is for cp_async rings with copies as wide as written, issued at once"
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -4,6 +4,7 @@ fills in."""
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,9 +40,9 @@ def _argument(parameter: Parameter, names: Mapping[str, str]) -> str:
         known = dtype is not None and is_float(dtype)
         note = "FILL IN the value" if known else f"FILL IN: `{parameter.type}` must be an arithmetic type"
         return f'{{ value = "1.0" }},  # {note} of {parameter.name}'
-    read_only = re.search(r"\bconst\b[^*]*\*", parameter.type) is not None
+    read_only = _is_read_only(parameter)
     role = "in" if read_only else "out"
-    name = parameter.name if parameter.name not in names.values() else f"{parameter.name}_"
+    name = _array_name(parameter, names)
     override = "" if c_dtype(parameter.pointee) else ', dtype = "float32"'
     notes = ["FILL IN the shape"]
     if override:
@@ -49,6 +50,25 @@ def _argument(parameter: Parameter, names: Mapping[str, str]) -> str:
     if not read_only:
         notes.append("(inout if the kernel also reads it)")
     return f'{{ name = "{name}", {role} = ["{_COUNT}"]{override} }},  # {" ".join(notes)}'
+
+
+def _array_name(parameter: Parameter, names: Mapping[str, str]) -> str:
+    """The array's name for expressions: no size's, and no word of Python's (`in`)."""
+    taken = parameter.name in names.values() or keyword.iskeyword(parameter.name)
+    return f"{parameter.name}_" if taken else parameter.name
+
+
+def _reference(parameters: Sequence[Parameter], names: Mapping[str, str]) -> str:
+    """A reference to begin with: a product of two inputs under three sizes or more, else the first input."""
+    inputs = [_array_name(p, names) for p in parameters if p.pointee is not None and _is_read_only(p)] or [
+        "A"
+    ]
+    factors = inputs[: 2 if len(names) > 2 else 1]
+    return " @ ".join(f"{name}.astype(np.float64)" for name in factors)
+
+
+def _is_read_only(parameter: Parameter) -> bool:
+    return re.search(r"\bconst\b[^*]*\*", parameter.type) is not None
 
 
 @dataclass(frozen=True)
@@ -96,12 +116,12 @@ def _kernel(kernel: KernelDraft) -> str:
         f"grid   = {_strings(kernel.grid or ['1'])}" + ("" if kernel.grid else fill_in),
         f"block  = {_strings(kernel.block or ['256'])}" + ("" if kernel.block else fill_in),
         *optional,
-        '# flops = "2*M*N*K"   # the work, for GFLOP/s',
+        f'# flops = "{"*".join(["2", *(names.values() or [_COUNT])])}"   # the work, for GFLOP/s and predictions',
         '# bytes = "…"         # the least global traffic, for GB/s',
         "args = [",
         *(f"  {_argument(parameter, names)}" for parameter in kernel.parameters),
         "]",
-        '# reference = "A.astype(np.float64) @ B.astype(np.float64)"   # NumPy over the arrays and sizes',
+        f'# reference = "{_reference(kernel.parameters, names)}"   # NumPy over the arrays and sizes',
         "# rtol = 1e-4",
         "# atol = 1e-4",
         "",

@@ -71,13 +71,14 @@ def _bitwise(correctness: Correctness, sizes: tuple[str, ...]) -> tuple[Status, 
 def _first_tile(report: RunReport) -> tuple[Status, str]:
     """With one tile, only what the prologue loaded is computed."""
     correctness = report.evidence.correctness
-    return _bitwise(correctness, ("short1", _SMALL)) if correctness else ("unknown", "not run")
+    return _bitwise(correctness, ("short1", "tiles1", _SMALL)) if correctness else ("unknown", "not run")
 
 
 def _last_tile(report: RunReport) -> tuple[Status, str]:
     """Every tile adds to the output, so one that is left out or taken from another stage shows."""
     correctness = report.evidence.correctness
-    return _bitwise(correctness, ("short2", "ragged", _SMALL)) if correctness else ("unknown", "not run")
+    sizes = ("short2", "tiles2", "ragged", _SMALL, _TARGET)
+    return _bitwise(correctness, sizes) if correctness else ("unknown", "not run")
 
 
 def _correct(report: RunReport) -> tuple[Status, str]:

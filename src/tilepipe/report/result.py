@@ -35,8 +35,9 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class LoopInfo:
-    """The tile loop: its line, the phases that barriers cut its body into, and its shared arrays by role. `layout`
-    says of each staged array "padded" where candidates with padded rows exist, else why it keeps its layout."""
+    """The tile loop: its line, the phases that barriers cut it into (its end and its beginning are one), and its
+    shared arrays by role. `layout` says of each staged array that its rows are padded where candidates with padded
+    rows exist, else why it keeps its layout."""
 
     line: int
     phases: int

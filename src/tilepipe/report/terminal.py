@@ -36,7 +36,8 @@ def render_terminal(report: RunReport, console: Console) -> None:
 
 
 def _print(report: RunReport, console: Console) -> None:
-    console.print(_verdict(report), soft_wrap=True)
+    if report.kernel is not None or not report.diagnostics:  # else the messages say it all
+        console.print(_verdict(report), soft_wrap=True)
     sections: tuple[tuple[str, Table | None], ...] = (
         ("budget", _budget(report)),
         ("candidates", _candidates(report)),
@@ -107,8 +108,10 @@ def _range(values: Sequence[int]) -> str:
 
 
 def _candidates(report: RunReport) -> Table:
+    built = any(c.registers is not None for c in report.candidates)  # `check` builds none
+    compiled = ("registers", "spills") if built else ()
     table = _table(
-        "candidate", "status", "copies", "registers", "spills", "shared", "predicted", numbers=(3, 4, 5, 6)
+        "candidate", "status", "copies", *compiled, "shared", "predicted", numbers=range(3, 5 + len(compiled))
     )
     for c in report.candidates:
         if c.candidate.status == "rejected" or words.is_passed_over(report, c):
@@ -119,8 +122,7 @@ def _candidates(report: RunReport) -> Table:
             plan.id,
             "chosen" if chosen else plan.status,
             words.copies(c.copy_bytes),
-            "" if c.registers is None else str(c.registers),
-            "" if c.spills is None else str(c.spills),
+            *("" if n is None else str(n) for n in ((c.registers, c.spills) if built else ())),
             str(plan.shared_bytes) if plan.shared_bytes else "",
             words.times(plan.predicted_speedup),
             style="bold" if chosen else "red" if plan.status == "failed" else "",

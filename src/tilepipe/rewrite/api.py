@@ -23,13 +23,8 @@ def refused(model: KernelModel, candidate: Candidate) -> str:
     """Why a candidate cannot be written with a pipeline object, "" if it can."""
     if not uses_object(candidate):
         return ""
-    if (
-        candidate.variant != "cp_async"
-        or candidate.form != "ring"
-        or candidate.spread
-        or candidate.copy_bytes
-    ):
-        return f"--api {candidate.api} is for rings of the author's copies, issued at once"
+    if candidate.unwritable:
+        return candidate.unwritable
     before = [s.effects().flags for s in surroundings.before(model.tile)]
     if _of_block(candidate) and (surroundings.is_repeated(model.tile) or any("return" in f for f in before)):
         return "a block's pipeline needs all its threads, once: a return stands before the loop, or a loop around it"

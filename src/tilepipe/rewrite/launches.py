@@ -1,15 +1,20 @@
-"""Launches of a kernel in the same file: the dynamic shared memory that they must ask for now."""
+"""Launches of a kernel in the same file: which instance they name, and the dynamic shared memory that they must ask for
+now."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile, KernelText
+from tilepipe.kernel.symbols import declarators
 from tilepipe.rewrite.lines import indent_of
 from tilepipe.source import Edit, Span
 from tilepipe.source.parse import span
+
+_DECLARING = ("declaration", "parameter_declaration", "optional_parameter_declaration")
 
 
 def find_launches(file: CudaFile, kernel: KernelText) -> list[Node]:
@@ -30,6 +35,44 @@ def _launches(file: CudaFile) -> tuple[tuple[str, Node], ...]:
             found.append((name.split("<")[0].strip(), node))
         stack.extend(node.named_children)
     return tuple(sorted(found, key=lambda pair: pair[1].start_byte))
+
+
+def launched_instance(file: CudaFile, kernel: KernelText) -> str | None:
+    """The template-id that every launch of a template names, None where there is none, where they differ, or where an
+    argument is a name of the function that launches."""
+    named: set[str] = set()
+    for launch in find_launches(file, kernel):
+        callee = launch.child_by_field_name("function")
+        if callee is None or _locals(launch) & _words(callee):
+            return None
+        named.add(" ".join(file.source.slice(span(callee)).split()))
+    return named.pop() if len(named) == 1 and all("<" in name for name in named) else None
+
+
+def _locals(launch: Node) -> set[str]:
+    """Names that the functions around a launch declare, template parameters among them."""
+    found: set[str] = set()
+    at = launch.parent
+    while at is not None:
+        if at.type == "template_declaration":
+            listed = at.child_by_field_name("parameters")
+            found |= _words(listed) if listed is not None else set()
+        elif at.type == "function_definition":
+            found |= {d.name for node in _below(at) if node.type in _DECLARING for d in declarators(node)}
+        at = at.parent
+    return found
+
+
+def _words(root: Node) -> set[str]:
+    return {n.text.decode() for n in _below(root) if n.type in ("identifier", "type_identifier") and n.text}
+
+
+def _below(root: Node) -> Iterator[Node]:
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(node.named_children)
 
 
 def edit_launches(

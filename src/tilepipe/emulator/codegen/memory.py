@@ -44,7 +44,8 @@ def pointer(b: Builder, mem: Mem, space: str, size: int, access: int) -> str:
     address, site = b.address(mem, U64), f"i32 {b.site()}"
     if space == "local":
         return b.call("ptr", "tp_local", thread, f"i64 {address}", f"i32 {size}", site)
-    log(b, address, f"{size}", is_global=True)
+    if space != "const":  # constants have a cache of their own
+        log(b, address, f"{size}", is_global=True)
     if space == "generic":
         return b.call("ptr", "tp_generic", thread, f"i64 {address}", f"i32 {size}", site, kind)
     return b.call("ptr", "tp_global", thread, f"i64 {address}", f"i32 {size}", f"i32 {size}", site, kind)
