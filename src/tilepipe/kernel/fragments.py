@@ -24,6 +24,7 @@ from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.macros import expansion_body, written
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
@@ -36,6 +37,7 @@ _MATRIX_LOAD = re.compile(r"(\w+\s*::\s*)*load_matrix_sync\s*\(")
 _ARITHMETIC = re.compile(
     r"(unsigned |signed |const )*(float|double|int|unsigned|char|short|long|half|bool)\d?( int| long)*"
 )
+_TYPE_OF = re.compile(r"\b(?:decltype|__decltype|__typeof__|__typeof|typeof)\s*\(\s*(\w+)\s*\)")
 _ZERO = re.compile(r"\{\s*(0(\.0*)?f?)?\s*,?\s*\}")
 
 
@@ -108,6 +110,7 @@ class _Search:
             return needed
         why = self._refused_fragments(loop, math, names)
         why = why or next((w for s in (*loads, *math) if (w := self._renamed(s, names))), "")
+        why = why or self._asked_type(names) or self._own_type([*loads, *needed], names)
         if why:
             return why
         used = frozenset(s for m in math for s in m.effects().uses | m.effects().defs)
@@ -169,7 +172,8 @@ class _Search:
         words = {s.name for s in names}
         fixed = {s.name for s in own}
         moving = {s.name for s in self._changing(names) - own}
-        if not _same_elements(self._node(load), words, fixed, moving):
+        spelled = self._spelled(self._node(load))
+        if spelled is None or not _same_elements(spelled, words, fixed, moving):
             return f"line {line}: which elements of a fragment are loaded differs between groups"
         for statement in load.walk():
             if statement.kind == "call" and not self._same_in_callee(statement, words):
@@ -196,6 +200,25 @@ class _Search:
                 return f"line {line} reaches a fragment under another name"
         return ""
 
+    def _asked_type(self, names: frozenset[Symbol]) -> str:
+        """Why a fragment's type may be asked for, which a slot's name gives another answer to; "" if it is not."""
+        text = written(self.file.source.slice(self.tile.loop.span), self.file.macros)
+        for asked in _TYPE_OF.finditer(text):
+            named = next((s.name for s in names if s.name == asked.group(1)), "")
+            if named:
+                return f"the type of the fragment `{named}` is asked for"
+        return ""
+
+    def _own_type(self, loads: list[Statement], names: frozenset[Symbol]) -> str:
+        """Why loads or fragments need a type that is known within the tile loop only, "" if they do not."""
+        texts = [_text(self._node(load)) for load in loads]
+        texts += [self.file.source.slice(s.decl) for s in names]
+        words = set(_WORD.findall(written(" ".join(texts), self.file.macros)))
+        for name in local_types(self._node(self.tile.loop)):
+            if name in words:
+                return f"the type `{name}` is declared in the tile loop, and fragments are loaded outside of it"
+        return ""
+
     def _same_in_callee(self, call: Statement, words: set[str]) -> bool:
         """Whether a helper that is handed a fragment names its elements by constants or its own loops' counters."""
         if call.call is None or any(s.kind == "call" for c in call.children for s in c.walk()):
@@ -213,7 +236,15 @@ class _Search:
         ]
         counters = {s.name for s in _loop_counters(call)}
         others = {s.name for c in call.children for s in c.effects().defs | c.effects().uses} - counters
-        return _same_elements(function.body, set(given), counters, others)
+        spelled = self._spelled(function.body)
+        return spelled is not None and _same_elements(spelled, set(given), counters, others)
+
+    def _spelled(self, node: Node) -> Node | None:
+        """The node with its macros written out; None where that is not understood."""
+        text = _text(node)
+        if not set(_WORD.findall(text)) & self.file.macros.keys():
+            return node
+        return expansion_body(written(text, self.file.macros))
 
     def _changing(self, names: frozenset[Symbol]) -> frozenset[Symbol]:
         """What an iteration of the tile loop or of the loop over groups changes, the fragments left out."""
@@ -289,6 +320,17 @@ class _Search:
         return node
 
 
+def local_types(root: Node) -> list[str]:
+    """The types that are given a name below a node."""
+    found = []
+    for node in _nodes(root):
+        if node.type == "alias_declaration":
+            found.append(_text(node.child_by_field_name("name") or node))
+        elif node.type == "type_definition":
+            found += [_text(n) for d in node.children_by_field_name("declarator") for n in _nodes(d)]
+    return [name for name in found if _WORD.fullmatch(name)]
+
+
 def _only_declares(statement: Statement) -> bool:
     """A declaration without initial values."""
     return statement.kind == "declaration" and not statement.own.defs and not statement.own.uses
@@ -328,7 +370,7 @@ def _same_elements(root: Node, names: set[str], fixed: set[str], moving: set[str
                     if child.id != inner.id and chosen & (moving | names) - fixed:
                         return False
             inner, outer = outer, outer.parent
-        if outer is not None and outer.type == "binary_expression":
+        if outer is not None and outer.type in ("binary_expression", "subscript_argument_list"):
             return False  # a pointer into the fragment
     return True
 

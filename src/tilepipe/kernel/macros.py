@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -74,6 +74,77 @@ def expand(macro: Macro, arguments: Sequence[str]) -> str:
         return macro.body
     values = dict(zip(macro.parameters, arguments, strict=False))
     return _GROUPED.sub(r"\1", _WORD.sub(lambda m: values.get(m.group(), m.group()), macro.body))
+
+
+def operand(text: str, macros: Mapping[str, Macro]) -> str:
+    """The text as an operand of any operator: in parentheses unless it is a number, or a name that hides no operator."""
+    word = text.strip()
+    seen: set[str] = set()
+    while (macro := macros.get(word)) is not None and macro.parameters is None and word not in seen:
+        seen.add(word)
+        word = macro.body
+    return text.strip() if re.fullmatch(r"\w+", word) or _enclosed(word) else f"({text.strip()})"
+
+
+_PIECE = re.compile(r"[A-Za-z_]\w*|\.?\d[\w.]*|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|//[^\n]*|/\*.*?\*/", re.S)
+
+
+def written(text: str, macros: Mapping[str, Macro], hidden: frozenset[str] = frozenset()) -> str:
+    """The text as the preprocessor writes it: every macro in it replaced, those within arguments and bodies too. Macros
+    that glue or quote stay as they are."""
+    out: list[str] = []
+    at = 0
+    while (piece := _PIECE.search(text, at)) is not None:
+        out.append(text[at : piece.start()])
+        at = piece.end()
+        macro = macros.get(piece.group())
+        arguments: list[str] | None = []
+        if macro is not None and macro.parameters is not None:
+            arguments, at = _arguments(text, at)
+        if macro is None or macro.name in hidden or "#" in macro.body or arguments is None:
+            out.append(text[piece.start() : at])
+            continue
+        given = (written(a, macros, hidden) for a in arguments)
+        values = dict(zip(macro.parameters or (), given, strict=False))
+        body = _WORD.sub(lambda m, to=values: to.get(m.group(), m.group()), macro.body)  # type: ignore[misc]
+        out.append(written(body, macros, hidden | {macro.name}))
+    return "".join([*out, text[at:]])
+
+
+def _arguments(text: str, at: int) -> tuple[list[str] | None, int]:
+    """The arguments in the parentheses that follow, and where these end; None where none follow."""
+    start = at + len(text[at:]) - len(text[at:].lstrip())
+    if text[start : start + 1] != "(":
+        return None, at
+    found, depth, begin = [], 0, start + 1
+    for i in range(start, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth == 0 or (depth == 1 and text[i] == "," and i > start):
+            found.append(text[begin:i].strip())
+            begin = i + 1
+        if depth == 0:
+            return found, i + 1
+    return None, at
+
+
+_SUM = re.compile(r"[\w.\s+*/%\[\]]+")
+
+
+def addend(text: str, macros: Mapping[str, Macro]) -> str:
+    """The text as an operand of a sum: in parentheses where an operator in it, or in its macros, binds less."""
+    bare = text.strip()
+    plain = _SUM.fullmatch(bare) is not None and all(operand(w, macros) == w for w in _WORD.findall(bare))
+    return bare if plain or _enclosed(bare) else f"({bare})"
+
+
+def _enclosed(text: str) -> bool:
+    """Whether one pair of parentheses holds all of the text."""
+    depth = 0
+    for i, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0:
+            return i == len(text) - 1 and sign == ")"
+    return False
 
 
 @lru_cache(maxsize=4096)
