@@ -1840,3 +1840,51 @@ constexpr int M = 128, N = 0;
         __syncthreads();
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// type_and_assert_of_the_loop_s_own: exact
+//// body
+    __shared__ float s[512];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        using value = float;
+        typedef const value* pointer;
+        constexpr int step = 128;
+        static_assert(step == 128, "a block");
+        for (int i = threadIdx.x; i < 512; i += step) {
+            const value v = ((pointer)a)[k * 512 + i];
+            s[i] = v;
+        }
+        __syncthreads();
+        for (int i = 0; i < 512; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// open_macro_in_indices: exact
+#define LANE (threadIdx.x & 31) + 8
+#define TWICE(x) x + x
+//// body
+    __shared__ float s[16][32];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        for (int i = threadIdx.x; i < 512; i += 128) s[i / 32][i % 32] = a[k * 512 + i];
+        __syncthreads();
+        for (int i = 0; i < 8; ++i) sum = sum * 0.5f + s[i][LANE % 32] * 2 * TWICE(i);
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// open_macro_that_may_be_another: TP020
+#ifndef LANE
+#define LANE (threadIdx.x & 31) + 8
+#endif
+//// body
+    __shared__ float s[16][32];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        for (int i = threadIdx.x; i < 512; i += 128) s[i / 32][i % 32] = a[k * 512 + i];
+        __syncthreads();
+        for (int i = 0; i < 8; ++i) sum = sum * 0.5f + s[i][LANE % 32];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;

@@ -15,17 +15,23 @@ be loaded into a second slot, across the boundary of tiles too. The conditions, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
 from tilepipe.kernel.effects import Effects
+from tilepipe.kernel.elements import (
+    is_plain_declaration,
+    last_identifier,
+    local_types,
+    same_elements,
+    text_of,
+)
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.macros import expansion_body, written
-from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.statements import Statement, acts
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, counted
@@ -124,7 +130,8 @@ class _Search:
         kept = [
             p
             for p in self.tile.phases
-            if not p.is_barrier and any(self._item(s) not in self.parts.loader for s in p.statement.walk())
+            if not p.is_barrier
+            and any(acts(s) and self._item(s) not in self.parts.loader for s in p.statement.walk())
         ]
         readers = [p for p in kept if p.statement.effects().shared_reads() & self.tile.staged]
         if len(readers) != 1 or readers[0].statement.kind != "for":
@@ -158,7 +165,7 @@ class _Search:
                 return f"line {line} loads fragments by a lambda"
             if statement.kind == "declaration" and statement is not load and statement.declares & names:
                 return f"line {line} declares a fragment where it loads it"
-        if load.kind == "declaration" and not _plain_declaration(self._node(load)):
+        if load.kind == "declaration" and not is_plain_declaration(self._node(load)):
             return f"line {line} declares fragments in a form that cannot be split"
         return self._moving_element(load, names)
 
@@ -173,7 +180,7 @@ class _Search:
         fixed = {s.name for s in own}
         moving = {s.name for s in self._changing(names) - own}
         spelled = self._spelled(self._node(load))
-        if spelled is None or not _same_elements(spelled, words, fixed, moving):
+        if spelled is None or not same_elements(spelled, words, fixed, moving):
             return f"line {line}: which elements of a fragment are loaded differs between groups"
         for statement in load.walk():
             if statement.kind == "call" and not self._same_in_callee(statement, words):
@@ -211,12 +218,14 @@ class _Search:
 
     def _own_type(self, loads: list[Statement], names: frozenset[Symbol]) -> str:
         """Why loads or fragments need a type that is known within the tile loop only, "" if they do not."""
-        texts = [_text(self._node(load)) for load in loads]
+        texts = [text_of(self._node(load)) for load in loads]
         texts += [self.file.source.slice(s.decl) for s in names]
         words = set(_WORD.findall(written(" ".join(texts), self.file.macros)))
         for name in local_types(self._node(self.tile.loop)):
             if name in words:
-                return f"the type `{name}` is declared in the tile loop, and fragments are loaded outside of it"
+                return (
+                    f"the type `{name}` is declared in the tile loop, and fragments are loaded outside of it"
+                )
         return ""
 
     def _same_in_callee(self, call: Statement, words: set[str]) -> bool:
@@ -230,18 +239,18 @@ class _Search:
             return False
         arguments = [self.file.source.slice(span(a)) for a in listed.named_children if a.type != "comment"]
         given = [
-            _last_identifier(p)
+            last_identifier(p)
             for p, a in zip(function.parameters, arguments, strict=False)
             if set(_WORD.findall(a)) & words
         ]
         counters = {s.name for s in _loop_counters(call)}
         others = {s.name for c in call.children for s in c.effects().defs | c.effects().uses} - counters
         spelled = self._spelled(function.body)
-        return spelled is not None and _same_elements(spelled, set(given), counters, others)
+        return spelled is not None and same_elements(spelled, set(given), counters, others)
 
     def _spelled(self, node: Node) -> Node | None:
         """The node with its macros written out; None where that is not understood."""
-        text = _text(node)
+        text = text_of(node)
         if not set(_WORD.findall(text)) & self.file.macros.keys():
             return node
         return expansion_body(written(text, self.file.macros))
@@ -309,7 +318,7 @@ class _Search:
         node = self.file.tree.root.named_descendant_for_byte_range(symbol.decl.start, symbol.decl.end)
         for child in node.named_children if node is not None else ():
             value = child.child_by_field_name("value") if child.type == "init_declarator" else None
-            holds = _last_identifier(child.child_by_field_name("declarator") or child) == symbol.name
+            holds = last_identifier(child.child_by_field_name("declarator") or child) == symbol.name
             if value is not None and holds and not _ZERO.fullmatch(self.file.source.slice(span(value))):
                 return f"the fragment `{symbol.name}` has an initial value"
         return ""
@@ -318,17 +327,6 @@ class _Search:
         node = self.file.tree.root.named_descendant_for_byte_range(statement.span.start, statement.span.end)
         assert node is not None
         return node
-
-
-def local_types(root: Node) -> list[str]:
-    """The types that are given a name below a node."""
-    found = []
-    for node in _nodes(root):
-        if node.type == "alias_declaration":
-            found.append(_text(node.child_by_field_name("name") or node))
-        elif node.type == "type_definition":
-            found += [_text(n) for d in node.children_by_field_name("declarator") for n in _nodes(d)]
-    return [name for name in found if _WORD.fullmatch(name)]
 
 
 def _only_declares(statement: Statement) -> bool:
@@ -349,78 +347,3 @@ def _declared_within(statement: Statement) -> frozenset[Symbol]:
 
 def _loop_counters(statement: Statement) -> frozenset[Symbol]:
     return frozenset(s.counter for s in statement.walk() if s.is_loop and s.counter is not None)
-
-
-def _same_elements(root: Node, names: set[str], fixed: set[str], moving: set[str]) -> bool:
-    """Whether every element of `names` that the text mentions is chosen by constants and by `fixed` counters."""
-    for node in _nodes(root):
-        if node.type != "identifier" or _text(node) not in names:
-            continue
-        inner, outer = node, node.parent
-        while outer is not None and outer.type in (
-            "subscript_expression",
-            "field_expression",
-            "parenthesized_expression",
-            "pointer_expression",
-            "cast_expression",
-        ):
-            if outer.type == "subscript_expression":
-                for child in outer.named_children:
-                    chosen = {_text(n) for n in _nodes(child) if n.type == "identifier"}
-                    if child.id != inner.id and chosen & (moving | names) - fixed:
-                        return False
-            inner, outer = outer, outer.parent
-        if outer is not None and outer.type in ("binary_expression", "subscript_argument_list"):
-            return False  # a pointer into the fragment
-    return True
-
-
-def _nodes(root: Node) -> Iterator[Node]:
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(node.named_children)
-
-
-def _text(node: Node) -> str:
-    return node.text.decode() if node.text else ""
-
-
-def _last_identifier(node: Node) -> str:
-    """The name that a parameter or declarator declares."""
-    current: Node | None = node
-    while current is not None and current.type != "identifier":
-        inner = current.child_by_field_name("declarator")
-        current = (
-            inner
-            if inner is not None
-            else next(
-                (
-                    c
-                    for c in current.named_children
-                    if c.type
-                    in (
-                        "identifier",
-                        "array_declarator",
-                        "reference_declarator",
-                        "pointer_declarator",
-                        "parenthesized_declarator",
-                    )
-                ),
-                None,
-            )
-        )
-    return _text(current) if current is not None else ""
-
-
-def _plain_declaration(node: Node) -> bool:
-    """`T a = x, b = y;` where every name has a value that is no list."""
-    if node.type != "declaration":
-        return False
-    values = [
-        c.child_by_field_name("value") if c.type == "init_declarator" else None
-        for i, c in enumerate(node.children)
-        if node.field_name_for_child(i) == "declarator"
-    ]
-    return all(v is not None and v.type not in ("initializer_list", "argument_list") for v in values)

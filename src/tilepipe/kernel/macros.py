@@ -1,4 +1,4 @@
-"""Macros of the file, expanded for analysis only: the author's text is never expanded in the output."""
+"""Macros of the file, expanded for analysis. What the author wrote stays, unless a macro hides what it does there."""
 
 from __future__ import annotations
 
@@ -44,6 +44,27 @@ def ambiguous(root: Node) -> frozenset[str]:
     return frozenset(n for n, of in ways.items() if len(of) > 1 and not all(_is_value(m) for m in of))
 
 
+def certain(root: Node) -> dict[str, int]:
+    """Macros that the file defines once, under no condition and for good, each with the offset of its definition."""
+    found: dict[str, list[int]] = {}
+    stack = [(root, False)]
+    while stack:
+        node, conditional = stack.pop()
+        if node.type in ("preproc_def", "preproc_function_def"):
+            name = node.child_by_field_name("name")
+            word = (name.text or b"").decode() if name is not None else ""
+            plain = not conditional and b"..." not in (node.text or b"").partition(b")")[0]
+            found.setdefault(word, []).extend([node.start_byte] if plain else [-1, -1])
+        elif node.type == "preproc_call":
+            found.setdefault((node.text or b"").decode().split()[-1], []).extend([-1, -1])
+        elif node.type.startswith("preproc_") or node.type in (*_CONTAINERS, "compound_statement"):
+            below = conditional or node.type.startswith("preproc_")
+            stack.extend((c, below) for c in node.children)
+        elif node.type in ("function_definition", "template_declaration"):
+            stack.extend((c, conditional) for c in node.children)
+    return {name: at[0] for name, at in found.items() if len(at) == 1}
+
+
 def _is_value(macro: Macro) -> bool:
     return _VALUE.fullmatch(macro.body) is not None and not _ACTS.search(macro.body)
 
@@ -77,7 +98,7 @@ def expand(macro: Macro, arguments: Sequence[str]) -> str:
 
 
 def operand(text: str, macros: Mapping[str, Macro]) -> str:
-    """The text as an operand of any operator: in parentheses unless it is a number, or a name that hides no operator."""
+    """The text as an operand of any operator: in parentheses unless it is a number, or a name without operators."""
     word = text.strip()
     seen: set[str] = set()
     while (macro := macros.get(word)) is not None and macro.parameters is None and word not in seen:
@@ -86,7 +107,9 @@ def operand(text: str, macros: Mapping[str, Macro]) -> str:
     return text.strip() if re.fullmatch(r"\w+", word) or _enclosed(word) else f"({text.strip()})"
 
 
-_PIECE = re.compile(r"[A-Za-z_]\w*|\.?\d[\w.]*|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|//[^\n]*|/\*.*?\*/", re.S)
+_PIECE = re.compile(
+    r"[A-Za-z_]\w*|\.?\d[\w.]*|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|//[^\n]*|/\*.*?\*/", re.S
+)
 
 
 def written(text: str, macros: Mapping[str, Macro], hidden: frozenset[str] = frozenset()) -> str:

@@ -86,7 +86,8 @@ def _as_load(model: KernelModel, found: FragmentLoop, statement: Statement) -> s
     source = model.file.source
     start = with_comments(source, with_pragmas(source, statement.span.start))
     if statement.kind != "declaration" or not statement.declares & frozenset(found.names):
-        return indent_of(source, start) + source.slice(Span(start, statement.span.end))
+        indent = "" if start == line_start(source, start) else indent_of(source, start)
+        return indent + source.slice(Span(start, statement.span.end))
     node = _node(model, statement.span)
     values = [(d, d.child_by_field_name("value")) for d in _declarators(node)]
     lines = [f"{_name(source, d)} = {source.slice(span(v))};" for d, v in values if v is not None]

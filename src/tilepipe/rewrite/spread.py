@@ -123,7 +123,8 @@ def _line(
     if line.number:
         return f"const {line.type} {line.name} = {_ELEMENT};"
     if line.start:
-        return f"const auto tp_{line.name} = {addend(changed(line.text), macros)} + ({line.name} - tp_{line.name}_start);"
+        start = addend(changed(line.text), macros)
+        return f"const auto tp_{line.name} = {start} + ({line.name} - tp_{line.name}_start);"
     if line.counter is not None:
         turn = coordinates[line.counter]
         if turn == "0u":
