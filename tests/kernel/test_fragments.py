@@ -79,6 +79,9 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "loop": "for (int g = 0; g < 8; g += STEP)",
         "body": "float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g + 1][threadIdx.x]; acc += x[0] * x[1]",
     },
+    "elements loaded between the math": {
+        "body": "float x[2]; x[0] = t[g][threadIdx.x]; acc += x[0]; x[1] = t[g][threadIdx.x ^ 1]; acc += x[1] * 2.f",
+    },
     "zeros that no group loads": {
         "before": "float x[2] = {0.0f};",
         "body": "x[0] = t[g][threadIdx.x]; acc += x[0] + x[1]",
@@ -185,6 +188,10 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a type of the tile loop's own": (
         {"inside": "using F = float;", "body": "F x = t[g][threadIdx.x]; acc += x"},
         "the type `F` is declared in the tile loop",
+    ),
+    "a fragment used for two elements in turn": (
+        {"body": "float x = t[g][threadIdx.x]; acc += x; x = t[g][threadIdx.x ^ 3]; acc += x * 2.f"},
+        "loads the fragment `x` anew behind its use",
     ),
     "an initial value that counts": (
         {"before": "float x[2] = {1.0f, 2.0f};", "body": "x[0] = t[g][threadIdx.x]; acc += x[0] + x[1]"},

@@ -21,6 +21,14 @@ def local_types(root: Node) -> list[str]:
     return [name for name in found if _WORD.fullmatch(name)]
 
 
+def apart(name: str, load: str, uses: list[str]) -> bool:
+    """Whether the elements of a variable that a load names are by their spelling others than those that uses name."""
+    mention = re.compile(rf"(?<![\w.>]){name}\b\s*(\.\s*\w+|(?:\[\s*\d+\s*\])*)")
+    filled, read = ({re.sub(r"\s", "", e) for e in mention.findall(t)} for t in (load, " ".join(uses)))
+    depths = {(e.count("["), e.startswith(".")) for e in filled | read}
+    return not filled & read and len(depths) == 1 and depths != {(0, False)}
+
+
 def same_elements(root: Node, names: set[str], fixed: set[str], moving: set[str]) -> bool:
     """Whether every element of `names` that the text mentions is chosen by constants and by `fixed` counters."""
     for node in nodes(root):

@@ -21,6 +21,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.elements import (
+    apart,
     is_plain_declaration,
     last_identifier,
     local_types,
@@ -116,7 +117,12 @@ class _Search:
             return needed
         why = self._refused_fragments(loop, math, names)
         why = why or next((w for s in (*loads, *math) if (w := self._renamed(s, names))), "")
-        why = why or self._asked_type(names) or self._own_type([*loads, *needed], names)
+        why = (
+            why
+            or self._loaded_again(body.children, loads, math, names)
+            or self._asked_type(names)
+            or self._own_type([*loads, *needed], names)
+        )
         if why:
             return why
         used = frozenset(s for m in math for s in m.effects().uses | m.effects().defs)
@@ -205,6 +211,27 @@ class _Search:
             if any(s.name not in words for s in (effects.uses | effects.defs) & names):
                 line = self.file.source.line_of(inner.span.start)
                 return f"line {line} reaches a fragment under another name"
+        return ""
+
+    def _loaded_again(
+        self,
+        body: tuple[Statement, ...],
+        loads: list[Statement],
+        math: list[Statement],
+        names: frozenset[Symbol],
+    ) -> str:
+        """Why a fragment holds different elements at different places of one group, "" if it does not."""
+        used: dict[Symbol, list[Statement]] = {}
+        for statement in body:
+            if statement in loads:
+                for symbol in sorted(statement.effects().defs & used.keys(), key=lambda s: s.key):
+                    texts = [self.file.source.slice(s.span) for s in (statement, *used[symbol])]
+                    if not apart(symbol.name, texts[0], texts[1:]):
+                        line = self.file.source.line_of(statement.span.start)
+                        return f"line {line} loads the fragment `{symbol.name}` anew behind its use"
+            elif statement in math:
+                for symbol in statement.effects().uses & names:
+                    used.setdefault(symbol, []).append(statement)
         return ""
 
     def _asked_type(self, names: frozenset[Symbol]) -> str:
