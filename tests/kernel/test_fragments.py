@@ -27,6 +27,7 @@ def kernel(
     after: str = "",
     head: str = "",
     result: str = "acc",
+    same_line: str = "",
 ) -> Kernel:
     """A kernel of 8 groups a tile: `before` stands before the tile loop, `inside` and `after` around its groups."""
     lines = "\n".join(f"            {line.strip()};" for line in body.split(";") if line.strip())
@@ -39,7 +40,7 @@ def kernel(
         __syncthreads();
         {inside}
         {loop} {{
-{lines}
+{lines} {same_line}
         }}
         {after}
         __syncthreads();
@@ -73,6 +74,27 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "loop": "for (int g = 0; g < 8; ++g)",
         "body": "float x[2]; for (int i = 0; i < 2; ++i) x[i] = t[g][threadIdx.x ^ i]; acc += x[0] * x[1]",
     },
+    "a step that is a macro with an operator": {
+        "head": "#define STEP 1 + 1",
+        "loop": "for (int g = 0; g < 8; g += STEP)",
+        "body": "float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g + 1][threadIdx.x]; acc += x[0] * x[1]",
+    },
+    "elements loaded between the math": {
+        "body": "float x[2]; x[0] = t[g][threadIdx.x]; acc += x[0]; x[1] = t[g][threadIdx.x ^ 1]; acc += x[1] * 2.f",
+    },
+    "zeros that no group loads": {
+        "before": "float x[2] = {0.0f};",
+        "body": "x[0] = t[g][threadIdx.x]; acc += x[0] + x[1]",
+    },
+    "loads and math on one line": {
+        "body": "float x",
+        "same_line": "acc *= 0.5f; x = t[g][threadIdx.x]; acc += x;",
+    },
+    "elements chosen by a macro": {
+        "head": "#define AT(v, i) v[(i) & 1]",
+        "body": "float x[2]; AT(x, 2) = t[g][threadIdx.x]; AT(x, 3) = t[g][threadIdx.x ^ 1]; acc += x[0] * x[1]",
+    },
+    "the last tile read after the loop": {"result": "acc + (n > 0 ? t[3][threadIdx.x ^ 5] : 0.f)"},
     "more around the groups": {"inside": "float scale = 0.5f * k;", "after": "acc *= scale;"},
 }
 
@@ -143,6 +165,34 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         },
         "not followed",
     ),
+    "a macro that picks the element": (
+        {
+            "head": "#define AT(v, i) v[(i) & 1]",
+            "before": "float x[2] = {0.0f};",
+            "body": "AT(x, g) = t[g][threadIdx.x]; acc += x[0] - x[1]",
+        },
+        "which elements of a fragment are loaded differs",
+    ),
+    "an index that is a macro": (
+        {
+            "head": "#define PLACE (g & 1)",
+            "before": "float x[2] = {0.0f};",
+            "body": "x[PLACE] = t[g][threadIdx.x]; acc += x[0] - x[1]",
+        },
+        "which elements of a fragment are loaded differs",
+    ),
+    "a fragment's type asked for": (
+        {"body": "float x; x = t[g][threadIdx.x]; decltype(x) y = x; y *= 2.f; acc += x * y"},
+        "the type of the fragment `x` is asked for",
+    ),
+    "a type of the tile loop's own": (
+        {"inside": "using F = float;", "body": "F x = t[g][threadIdx.x]; acc += x"},
+        "the type `F` is declared in the tile loop",
+    ),
+    "a fragment used for two elements in turn": (
+        {"body": "float x = t[g][threadIdx.x]; acc += x; x = t[g][threadIdx.x ^ 3]; acc += x * 2.f"},
+        "loads the fragment `x` anew behind its use",
+    ),
     "an initial value that counts": (
         {"before": "float x[2] = {1.0f, 2.0f};", "body": "x[0] = t[g][threadIdx.x]; acc += x[0] + x[1]"},
         "initial value",
@@ -176,6 +226,15 @@ def test_fragments_loaded_ahead_change_nothing(case: str, form: str, tmp_path: P
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_fragments_loaded_ahead_change_nothing_in_any_form(case: str, form: str, tmp_path: Path) -> None:
     check(case, form, tmp_path)
+
+
+def test_a_slots_name_that_is_taken(tmp_path: Path) -> None:
+    made = kernel(
+        tmp_path,
+        "float x; x = t[g][threadIdx.x]; acc += x * x_slots[g & 1]",
+        head="__constant__ float x_slots[2];",
+    )
+    assert isinstance(made.emit(parse_candidate(FORMS[0])), Refusal)
 
 
 @pytest.mark.parametrize("case", REFUSED)

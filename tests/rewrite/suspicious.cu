@@ -1781,3 +1781,110 @@ constexpr int M = 128, N = 0;
         __syncthreads();
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// copy_loop_from_a_masked_start: exact
+//// body
+    __shared__ float s[512];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        for (int i = threadIdx.x & 127; i < 512; i += 128) s[i] = a[k * 512 + i];
+        __syncthreads();
+        for (int i = 0; i < 512; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// copy_loop_with_an_open_macro_as_step: exact
+#define STEP 64 + 64
+//// body
+    __shared__ float s[512];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        for (int i = threadIdx.x; i < 512; i += STEP) s[i] = a[k * 512 + i];
+        __syncthreads();
+        for (int i = 0; i < 512; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// load_through_a_variable_that_moves_a_pointer: TP150
+//// body
+    __shared__ float s[512];
+    float sum = 0.0f;
+    const float4* p = reinterpret_cast<const float4*>(a) + threadIdx.x;
+    for (int k = 0; k < n; ++k) {
+        const float4 v = *p++;
+        s[threadIdx.x] = v.x;
+        s[threadIdx.x + 128] = v.y;
+        s[threadIdx.x + 256] = v.z;
+        s[threadIdx.x + 384] = v.w;
+        p += 127;
+        __syncthreads();
+        for (int i = 0; i < 512; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// load_through_a_variable_that_moves_an_index: TP150
+//// body
+    __shared__ float s[256];
+    float sum = 0.0f;
+    int at = threadIdx.x;
+    for (int k = 0; k < n; ++k) {
+        const float v = a[at++];
+        s[threadIdx.x] = v;
+        s[threadIdx.x + 128] = a[at];
+        at += 255;
+        __syncthreads();
+        for (int i = 0; i < 256; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// type_and_assert_of_the_loop_s_own: exact
+//// body
+    __shared__ float s[512];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        using value = float;
+        typedef const value* pointer;
+        constexpr int step = 128;
+        static_assert(step == 128, "a block");
+        for (int i = threadIdx.x; i < 512; i += step) {
+            const value v = ((pointer)a)[k * 512 + i];
+            s[i] = v;
+        }
+        __syncthreads();
+        for (int i = 0; i < 512; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// open_macro_in_indices: exact
+#define LANE (threadIdx.x & 31) + 8
+#define TWICE(x) x + x
+//// body
+    __shared__ float s[16][32];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        for (int i = threadIdx.x; i < 512; i += 128) s[i / 32][i % 32] = a[k * 512 + i];
+        __syncthreads();
+        for (int i = 0; i < 8; ++i) sum = sum * 0.5f + s[i][LANE % 32] * 2 * TWICE(i);
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// open_macro_that_may_be_another: TP020
+#ifndef LANE
+#define LANE (threadIdx.x & 31) + 8
+#endif
+//// body
+    __shared__ float s[16][32];
+    float sum = 0.0f;
+    for (int k = 0; k < n; ++k) {
+        for (int i = threadIdx.x; i < 512; i += 128) s[i / 32][i % 32] = a[k * 512 + i];
+        __syncthreads();
+        for (int i = 0; i < 8; ++i) sum = sum * 0.5f + s[i][LANE % 32];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;

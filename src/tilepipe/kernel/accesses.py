@@ -16,6 +16,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel import known
 from tilepipe.kernel.flat import Place, Rows, place
+from tilepipe.kernel.handed import hands_out
 from tilepipe.kernel.intervals import ANY, Range, Ranges, number
 from tilepipe.kernel.mentions import DEPTH, KeepsLayoutError, Mentions, identifiers
 from tilepipe.kernel.model import KernelModel
@@ -181,7 +182,7 @@ class Accesses:
             return access
         if kind == "argument_list" and parent.parent is not None:
             return self._argument_value(node, parent.parent, walk, access)
-        if kind in _VALUES and not _binds_reference(parent):
+        if kind in _VALUES and not hands_out(parent):
             return access
         raise self._not_understood(walk)
 
@@ -378,9 +379,3 @@ class Accesses:
 
     def _not_understood(self, walk: _Walk) -> KeepsLayoutError:
         return KeepsLayoutError(f"the access in line {self._line(walk.at)} is not understood")
-
-
-def _binds_reference(node: Node) -> bool:
-    """Whether a declarator makes a reference of its value."""
-    inner = node.child_by_field_name("declarator")
-    return inner is not None and inner.type == "reference_declarator"

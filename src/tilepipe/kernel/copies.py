@@ -211,6 +211,8 @@ class Copies:
         if len(loads) != 1 or len(loads) + len(zeros) != len(definitions) or len(zeros) > 1:
             return NotACopy(use, f"`{variable.name}` is not simply loaded before it is stored")
         at, value = loads[0]
+        if self._side_effects(at):
+            return NotACopy(use, f"the load of `{variable.name}` changes a variable on its way")
         guard, branch = None, None
         uses = use.item.own.uses - {variable} | at.own.uses
         if zeros:
@@ -243,6 +245,8 @@ class Copies:
         if len(definitions) != 1 or definitions[0].statement.kind != "leaf":
             return reason
         at = definitions[0]
+        if self._side_effects(at) - {variable}:
+            return NotACopy(use, f"the load of `{variable.name}` changes a variable on its way")
         assignment = bare(self.node(at.statement.span))
         if assignment.type == "expression_statement":
             assignment = assignment.named_children[0]

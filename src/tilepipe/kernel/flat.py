@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from tilepipe.kernel.intervals import Range, Ranges, number, quotient, remainder
+from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.names import has, operator_of
 from tilepipe.source import Edit
 from tilepipe.source.parse import span
@@ -51,7 +52,7 @@ def place(index: Node, at: Node, ranges: Ranges, rows: Rows) -> Place | None:
     row, column = quotient(value, length), remainder(value, length)
     if row.value == 0:
         return Place(row, column, ())
-    text = _text(index) if index.type in ("identifier", "number_literal") else f"({_text(index)})"
+    text = operand(_text(index), ranges.file.macros)
     edit = Edit(span(index), f"{text} + {text} / {rows.name} * {more}")
     return Place(row, column, (edit,))
 
@@ -69,7 +70,11 @@ def _spelled(index: Node, at: Node, ranges: Ranges, length: int, more: int) -> P
             factors.append(found[1])
     if not factors or not column.natural or column.high is None or column.high >= length:
         return None
-    return Place(row, column, tuple(Edit(span(f), f"({_text(f)} + {more})") for f in factors))
+    return Place(
+        row,
+        column,
+        tuple(Edit(span(f), f"({addend(_text(f), ranges.file.macros)} + {more})") for f in factors),
+    )
 
 
 def _terms(node: Node) -> list[Node]:

@@ -15,16 +15,24 @@ be loaded into a second slot, across the boundary of tiles too. The conditions, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
 from tilepipe.kernel.effects import Effects
+from tilepipe.kernel.elements import (
+    apart,
+    is_plain_declaration,
+    last_identifier,
+    local_types,
+    same_elements,
+    text_of,
+)
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
-from tilepipe.kernel.statements import Statement
+from tilepipe.kernel.macros import expansion_body, written
+from tilepipe.kernel.statements import Statement, acts
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, counted
@@ -36,6 +44,7 @@ _MATRIX_LOAD = re.compile(r"(\w+\s*::\s*)*load_matrix_sync\s*\(")
 _ARITHMETIC = re.compile(
     r"(unsigned |signed |const )*(float|double|int|unsigned|char|short|long|half|bool)\d?( int| long)*"
 )
+_TYPE_OF = re.compile(r"\b(?:decltype|__decltype|__typeof__|__typeof|typeof)\s*\(\s*(\w+)\s*\)")
 _ZERO = re.compile(r"\{\s*(0(\.0*)?f?)?\s*,?\s*\}")
 
 
@@ -108,6 +117,12 @@ class _Search:
             return needed
         why = self._refused_fragments(loop, math, names)
         why = why or next((w for s in (*loads, *math) if (w := self._renamed(s, names))), "")
+        why = (
+            why
+            or self._loaded_again(body.children, loads, math, names)
+            or self._asked_type(names)
+            or self._own_type([*loads, *needed], names)
+        )
         if why:
             return why
         used = frozenset(s for m in math for s in m.effects().uses | m.effects().defs)
@@ -121,7 +136,8 @@ class _Search:
         kept = [
             p
             for p in self.tile.phases
-            if not p.is_barrier and any(self._item(s) not in self.parts.loader for s in p.statement.walk())
+            if not p.is_barrier
+            and any(acts(s) and self._item(s) not in self.parts.loader for s in p.statement.walk())
         ]
         readers = [p for p in kept if p.statement.effects().shared_reads() & self.tile.staged]
         if len(readers) != 1 or readers[0].statement.kind != "for":
@@ -155,7 +171,7 @@ class _Search:
                 return f"line {line} loads fragments by a lambda"
             if statement.kind == "declaration" and statement is not load and statement.declares & names:
                 return f"line {line} declares a fragment where it loads it"
-        if load.kind == "declaration" and not _plain_declaration(self._node(load)):
+        if load.kind == "declaration" and not is_plain_declaration(self._node(load)):
             return f"line {line} declares fragments in a form that cannot be split"
         return self._moving_element(load, names)
 
@@ -169,7 +185,8 @@ class _Search:
         words = {s.name for s in names}
         fixed = {s.name for s in own}
         moving = {s.name for s in self._changing(names) - own}
-        if not _same_elements(self._node(load), words, fixed, moving):
+        spelled = self._spelled(self._node(load))
+        if spelled is None or not same_elements(spelled, words, fixed, moving):
             return f"line {line}: which elements of a fragment are loaded differs between groups"
         for statement in load.walk():
             if statement.kind == "call" and not self._same_in_callee(statement, words):
@@ -196,6 +213,48 @@ class _Search:
                 return f"line {line} reaches a fragment under another name"
         return ""
 
+    def _loaded_again(
+        self,
+        body: tuple[Statement, ...],
+        loads: list[Statement],
+        math: list[Statement],
+        names: frozenset[Symbol],
+    ) -> str:
+        """Why a fragment holds different elements at different places of one group, "" if it does not."""
+        used: dict[Symbol, list[Statement]] = {}
+        for statement in body:
+            if statement in loads:
+                for symbol in sorted(statement.effects().defs & used.keys(), key=lambda s: s.key):
+                    texts = [self.file.source.slice(s.span) for s in (statement, *used[symbol])]
+                    if not apart(symbol.name, texts[0], texts[1:]):
+                        line = self.file.source.line_of(statement.span.start)
+                        return f"line {line} loads the fragment `{symbol.name}` anew behind its use"
+            elif statement in math:
+                for symbol in statement.effects().uses & names:
+                    used.setdefault(symbol, []).append(statement)
+        return ""
+
+    def _asked_type(self, names: frozenset[Symbol]) -> str:
+        """Why a fragment's type may be asked for, which a slot's name gives another answer to; "" if it is not."""
+        text = written(self.file.source.slice(self.tile.loop.span), self.file.macros)
+        for asked in _TYPE_OF.finditer(text):
+            named = next((s.name for s in names if s.name == asked.group(1)), "")
+            if named:
+                return f"the type of the fragment `{named}` is asked for"
+        return ""
+
+    def _own_type(self, loads: list[Statement], names: frozenset[Symbol]) -> str:
+        """Why loads or fragments need a type that is known within the tile loop only, "" if they do not."""
+        texts = [text_of(self._node(load)) for load in loads]
+        texts += [self.file.source.slice(s.decl) for s in names]
+        words = set(_WORD.findall(written(" ".join(texts), self.file.macros)))
+        for name in local_types(self._node(self.tile.loop)):
+            if name in words:
+                return (
+                    f"the type `{name}` is declared in the tile loop, and fragments are loaded outside of it"
+                )
+        return ""
+
     def _same_in_callee(self, call: Statement, words: set[str]) -> bool:
         """Whether a helper that is handed a fragment names its elements by constants or its own loops' counters."""
         if call.call is None or any(s.kind == "call" for c in call.children for s in c.walk()):
@@ -207,13 +266,21 @@ class _Search:
             return False
         arguments = [self.file.source.slice(span(a)) for a in listed.named_children if a.type != "comment"]
         given = [
-            _last_identifier(p)
+            last_identifier(p)
             for p, a in zip(function.parameters, arguments, strict=False)
             if set(_WORD.findall(a)) & words
         ]
         counters = {s.name for s in _loop_counters(call)}
         others = {s.name for c in call.children for s in c.effects().defs | c.effects().uses} - counters
-        return _same_elements(function.body, set(given), counters, others)
+        spelled = self._spelled(function.body)
+        return spelled is not None and same_elements(spelled, set(given), counters, others)
+
+    def _spelled(self, node: Node) -> Node | None:
+        """The node with its macros written out; None where that is not understood."""
+        text = text_of(node)
+        if not set(_WORD.findall(text)) & self.file.macros.keys():
+            return node
+        return expansion_body(written(text, self.file.macros))
 
     def _changing(self, names: frozenset[Symbol]) -> frozenset[Symbol]:
         """What an iteration of the tile loop or of the loop over groups changes, the fragments left out."""
@@ -278,7 +345,7 @@ class _Search:
         node = self.file.tree.root.named_descendant_for_byte_range(symbol.decl.start, symbol.decl.end)
         for child in node.named_children if node is not None else ():
             value = child.child_by_field_name("value") if child.type == "init_declarator" else None
-            holds = _last_identifier(child.child_by_field_name("declarator") or child) == symbol.name
+            holds = last_identifier(child.child_by_field_name("declarator") or child) == symbol.name
             if value is not None and holds and not _ZERO.fullmatch(self.file.source.slice(span(value))):
                 return f"the fragment `{symbol.name}` has an initial value"
         return ""
@@ -307,78 +374,3 @@ def _declared_within(statement: Statement) -> frozenset[Symbol]:
 
 def _loop_counters(statement: Statement) -> frozenset[Symbol]:
     return frozenset(s.counter for s in statement.walk() if s.is_loop and s.counter is not None)
-
-
-def _same_elements(root: Node, names: set[str], fixed: set[str], moving: set[str]) -> bool:
-    """Whether every element of `names` that the text mentions is chosen by constants and by `fixed` counters."""
-    for node in _nodes(root):
-        if node.type != "identifier" or _text(node) not in names:
-            continue
-        inner, outer = node, node.parent
-        while outer is not None and outer.type in (
-            "subscript_expression",
-            "field_expression",
-            "parenthesized_expression",
-            "pointer_expression",
-            "cast_expression",
-        ):
-            if outer.type == "subscript_expression":
-                for child in outer.named_children:
-                    chosen = {_text(n) for n in _nodes(child) if n.type == "identifier"}
-                    if child.id != inner.id and chosen & (moving | names) - fixed:
-                        return False
-            inner, outer = outer, outer.parent
-        if outer is not None and outer.type == "binary_expression":
-            return False  # a pointer into the fragment
-    return True
-
-
-def _nodes(root: Node) -> Iterator[Node]:
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(node.named_children)
-
-
-def _text(node: Node) -> str:
-    return node.text.decode() if node.text else ""
-
-
-def _last_identifier(node: Node) -> str:
-    """The name that a parameter or declarator declares."""
-    current: Node | None = node
-    while current is not None and current.type != "identifier":
-        inner = current.child_by_field_name("declarator")
-        current = (
-            inner
-            if inner is not None
-            else next(
-                (
-                    c
-                    for c in current.named_children
-                    if c.type
-                    in (
-                        "identifier",
-                        "array_declarator",
-                        "reference_declarator",
-                        "pointer_declarator",
-                        "parenthesized_declarator",
-                    )
-                ),
-                None,
-            )
-        )
-    return _text(current) if current is not None else ""
-
-
-def _plain_declaration(node: Node) -> bool:
-    """`T a = x, b = y;` where every name has a value that is no list."""
-    if node.type != "declaration":
-        return False
-    values = [
-        c.child_by_field_name("value") if c.type == "init_declarator" else None
-        for i, c in enumerate(node.children)
-        if node.field_name_for_child(i) == "declarator"
-    ]
-    return all(v is not None and v.type not in ("initializer_list", "argument_list") for v in values)

@@ -1,9 +1,9 @@
-"""Macros of the file, expanded for analysis only: the author's text is never expanded in the output."""
+"""Macros of the file, expanded for analysis. What the author wrote stays, unless a macro hides what it does there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,6 +44,27 @@ def ambiguous(root: Node) -> frozenset[str]:
     return frozenset(n for n, of in ways.items() if len(of) > 1 and not all(_is_value(m) for m in of))
 
 
+def certain(root: Node) -> dict[str, int]:
+    """Macros that the file defines once, under no condition and for good, each with the offset of its definition."""
+    found: dict[str, list[int]] = {}
+    stack = [(root, False)]
+    while stack:
+        node, conditional = stack.pop()
+        if node.type in ("preproc_def", "preproc_function_def"):
+            name = node.child_by_field_name("name")
+            word = (name.text or b"").decode() if name is not None else ""
+            plain = not conditional and b"..." not in (node.text or b"").partition(b")")[0]
+            found.setdefault(word, []).extend([node.start_byte] if plain else [-1, -1])
+        elif node.type == "preproc_call":
+            found.setdefault((node.text or b"").decode().split()[-1], []).extend([-1, -1])
+        elif node.type.startswith("preproc_") or node.type in (*_CONTAINERS, "compound_statement"):
+            below = conditional or node.type.startswith("preproc_")
+            stack.extend((c, below) for c in node.children)
+        elif node.type in ("function_definition", "template_declaration"):
+            stack.extend((c, conditional) for c in node.children)
+    return {name: at[0] for name, at in found.items() if len(at) == 1}
+
+
 def _is_value(macro: Macro) -> bool:
     return _VALUE.fullmatch(macro.body) is not None and not _ACTS.search(macro.body)
 
@@ -74,6 +95,79 @@ def expand(macro: Macro, arguments: Sequence[str]) -> str:
         return macro.body
     values = dict(zip(macro.parameters, arguments, strict=False))
     return _GROUPED.sub(r"\1", _WORD.sub(lambda m: values.get(m.group(), m.group()), macro.body))
+
+
+def operand(text: str, macros: Mapping[str, Macro]) -> str:
+    """The text as an operand of any operator: in parentheses unless it is a number, or a name without operators."""
+    word = text.strip()
+    seen: set[str] = set()
+    while (macro := macros.get(word)) is not None and macro.parameters is None and word not in seen:
+        seen.add(word)
+        word = macro.body
+    return text.strip() if re.fullmatch(r"\w+", word) or _enclosed(word) else f"({text.strip()})"
+
+
+_PIECE = re.compile(
+    r"[A-Za-z_]\w*|\.?\d[\w.]*|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|//[^\n]*|/\*.*?\*/", re.S
+)
+
+
+def written(text: str, macros: Mapping[str, Macro], hidden: frozenset[str] = frozenset()) -> str:
+    """The text as the preprocessor writes it: every macro in it replaced, those within arguments and bodies too. Macros
+    that glue or quote stay as they are."""
+    out: list[str] = []
+    at = 0
+    while (piece := _PIECE.search(text, at)) is not None:
+        out.append(text[at : piece.start()])
+        at = piece.end()
+        macro = macros.get(piece.group())
+        arguments: list[str] | None = []
+        if macro is not None and macro.parameters is not None:
+            arguments, at = _arguments(text, at)
+        if macro is None or macro.name in hidden or "#" in macro.body or arguments is None:
+            out.append(text[piece.start() : at])
+            continue
+        given = (written(a, macros, hidden) for a in arguments)
+        values = dict(zip(macro.parameters or (), given, strict=False))
+        body = _WORD.sub(lambda m, to=values: to.get(m.group(), m.group()), macro.body)  # type: ignore[misc]
+        out.append(written(body, macros, hidden | {macro.name}))
+    return "".join([*out, text[at:]])
+
+
+def _arguments(text: str, at: int) -> tuple[list[str] | None, int]:
+    """The arguments in the parentheses that follow, and where these end; None where none follow."""
+    start = at + len(text[at:]) - len(text[at:].lstrip())
+    if text[start : start + 1] != "(":
+        return None, at
+    found, depth, begin = [], 0, start + 1
+    for i in range(start, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth == 0 or (depth == 1 and text[i] == "," and i > start):
+            found.append(text[begin:i].strip())
+            begin = i + 1
+        if depth == 0:
+            return found, i + 1
+    return None, at
+
+
+_SUM = re.compile(r"[\w.\s+*/%\[\]]+")
+
+
+def addend(text: str, macros: Mapping[str, Macro]) -> str:
+    """The text as an operand of a sum: in parentheses where an operator in it, or in its macros, binds less."""
+    bare = text.strip()
+    plain = _SUM.fullmatch(bare) is not None and all(operand(w, macros) == w for w in _WORD.findall(bare))
+    return bare if plain or _enclosed(bare) else f"({bare})"
+
+
+def _enclosed(text: str) -> bool:
+    """Whether one pair of parentheses holds all of the text."""
+    depth = 0
+    for i, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0:
+            return i == len(text) - 1 and sign == ")"
+    return False
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,7 @@ from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.macros import ambiguous
+from tilepipe.kernel.open_macros import open_macros
 from tilepipe.kernel.private import without_private
 from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
@@ -154,6 +155,11 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
             "not understood",
             "take macros apart that hide statements or types at this place",
         )
+    opened = open_macros(file, kernel)
+    if isinstance(opened, Refusal):
+        return opened
+    if opened:
+        return _again(file, kernel, opened, no_alias)
     analysed = file.analyse(kernel)
     tile = _the_loop(file, analysed)
     if isinstance(tile, Refusal):

@@ -29,6 +29,7 @@ from tree_sitter import Node
 from tilepipe.kernel.accesses import Accesses, RowAccess
 from tilepipe.kernel.flat import Rows
 from tilepipe.kernel.intervals import Range, Ranges
+from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.mentions import KeepsLayoutError
 from tilepipe.kernel.model import Answers, Ask, KernelModel
 from tilepipe.kernel.symbols import Symbol
@@ -40,7 +41,6 @@ PAD = 16  # bytes added to each row
 CHUNK = 16  # bytes that a lane's part of a matrix load takes
 FRAGMENT = 32  # bytes that a fragment's address is a multiple of
 BLOCK = 128  # bytes, the coarsest alignment that shared variables are given
-_PLAIN = re.compile(r"[\w\s+*:]+")
 
 
 @dataclass(frozen=True)
@@ -197,13 +197,13 @@ class _Padder:
         names = [
             self.model.file.source.slice(span(n)) for n in self._all_leading(array) if n.type == "identifier"
         ]
-        return next((name for name in names if name not in declared), str(length))
+        name = next((name for name in names if name not in declared), str(length))
+        return operand(name, self.model.file.macros)
 
     def _longer(self, extent: Node, more: int) -> Edit:
         """A length in elements with `more` added."""
         text = self.model.file.source.slice(span(extent))
-        bare = text if _PLAIN.fullmatch(text) else f"({text})"
-        return Edit(span(extent), f"{bare} + {more}")
+        return Edit(span(extent), f"{addend(text, self.model.file.macros)} + {more}")
 
     # -- one access ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.macros import addend
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.symbols import Symbol
@@ -131,13 +132,15 @@ def _block(model: KernelModel, spread: Spread, first: int) -> str:
         )
         return _up_to(model, there, spread, changed) if spread.edges else _call(model, there, spread)
 
-    return spread_text(spread, first, call)
+    return spread_text(spread, first, call, model.file.macros)
 
 
 def _up_to(model: KernelModel, copy: Copy, spread: Spread, changed: Callable[[str], str]) -> str:
     """A copy of the first elements of a group, up to where its guard fails."""
+    macros = model.file.macros
     holds = " && ".join(
-        f"{_term(changed(e.rising))} + tp_v {e.sign} {_term(changed(e.other))}" for e in spread.edges
+        f"{addend(changed(e.rising), macros)} + tp_v {e.sign} {addend(changed(e.other), macros)}"
+        for e in spread.edges
     )
     source = address(copy.source)
     size = spread.bytes // spread.elements
@@ -152,11 +155,6 @@ def _up_to(model: KernelModel, copy: Copy, spread: Spread, changed: Callable[[st
             f"{_valid(model, copy, source)});",
         ]
     )
-
-
-def _term(text: str) -> str:
-    """An operand of a comparison, in parentheses where it holds operators that bind less than a sum."""
-    return text if re.fullmatch(r"[\w.\s+*\[\]]+", text) else f"({text})"
 
 
 def _call(model: KernelModel, copy: Copy, wide: Wide | Spread | None, pipe: str = "") -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tilepipe.kernel.effects import total
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import KernelModel
@@ -50,8 +52,20 @@ def _remove(
         return
     if statement.kind == "call":
         return
+    if statement.kind == "leaf" and _asserts_of(model, statement, moved):
+        edits.append(Edit(whole_lines(model.file.source, statement.span), ""))
+        return
     for child in statement.children:
         _remove(model, child, statement, moved, edits)
+
+
+def _asserts_of(model: KernelModel, statement: Statement, moved: frozenset[Item]) -> bool:
+    """Whether a static_assert names what the loader alone declares: it held when the original was compiled."""
+    text = model.file.source.slice(statement.span)
+    if not text.startswith("static_assert"):
+        return False
+    lost = {s.name for i in moved if i.statement.kind == "declaration" for s in i.statement.declares}
+    return bool(lost & set(re.findall(r"[A-Za-z_]\w*", text)))
 
 
 def redundant_barriers(model: KernelModel) -> frozenset[Statement]:

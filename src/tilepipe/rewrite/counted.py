@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.trips import Trips
@@ -49,8 +50,9 @@ class CountedLoops:
                 ),
             )
         number = self.number(loop)
-        step = c.step if c.step.replace("_", "").isalnum() else f"({c.step})"
-        start = f"{c.start} + " if c.start.strip() != "0" else ""
+        macros = self.model.file.macros
+        step = operand(c.step, macros)
+        start = f"{addend(c.start, macros)} + " if c.start.strip() != "0" else ""
         lines = [f"const {c.type} {c.counter} = {start}{number} * {step};"]
         if not trips.exact:
             lines.append(f"if ({c.counter} {'>' if c.inclusive else '>='} {c.bound}) break;")

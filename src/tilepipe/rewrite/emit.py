@@ -242,7 +242,8 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
         if isinstance(staged_through, str):
             return staged_through
         staging = staged_through
-    taken = _names_taken(model, rings)
+    slots = [f"{s.name}_slots" for s in fragments.names] if fragments is not None else []
+    taken = _names_taken(model, rings, slots)
     if taken is not None:
         return taken
     refused = _textbook_refused(model) if candidate.form == "textbook" else None

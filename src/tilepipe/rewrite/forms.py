@@ -228,8 +228,8 @@ def _turn(s: Shape) -> list[str]:
 
 def _group_lines(s: Shape, found: FragmentLoop) -> list[str]:
     """What a group begins with: the fragments of the next one, those of the next tile behind its barrier."""
-    following = next_group(found)
-    number = group(found)
+    following = next_group(s.model, found)
+    number = group(s.model, found)
     inner = [f"tp_fragments(tp_stage, ({number} + 1) % 2, {following});"]
     turn = _turn(s)
     if s.is_ring:
@@ -242,7 +242,7 @@ def _group_lines(s: Shape, found: FragmentLoop) -> list[str]:
     if s.loader.spread is not None:
         some = f"{number} + 1 < {s.loader.spread.parts} && " if s.loader.spread.parts < found.groups else ""
         inner += [f"if ({some}{s.state.more})", f"{STEP}tp_load({_PREVIOUS}, {number} + 1);"]
-        last = [f"if (!({is_before_end(found, next_group(found, 2))}))", f"{STEP}tp_commit();"]
+        last = [f"if (!({is_before_end(found, next_group(s.model, found, 2))}))", f"{STEP}tp_commit();"]
         inner += ["tp_commit();"] if found.groups == 2 else last
         turn += [f"if ({s.state.more})", f"{STEP}tp_load({_PREVIOUS}, 0);"]
     return [
@@ -309,7 +309,9 @@ def epilogue(s: Shape) -> str:
         ]
     if _needs_barrier(s.model) and (s.is_ring or s.peeled or s.fragments is not None):
         lines.append("__syncthreads();")
-    last = _PREVIOUS if s.is_ring else "tp_stage" if s.peeled else "tp_stage ^ 1"
+    last = _PREVIOUS if s.is_ring else "tp_stage" if s.peeled or s.fragments is not None else "tp_stage ^ 1"
+    if s.is_ring and s.fragments is not None:  # the stages turn through those that get a tile
+        last = f"tp_stage == 0 ? (tp_depth + {STAGES} - 1) % {STAGES} : tp_stage - 1"
     lines += [named(b, last) for b in s.ring.rebind]
     return _lines(s.indent, lines)
 

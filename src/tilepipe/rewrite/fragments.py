@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tree_sitter import Node
 
 from tilepipe.kernel.fragments import FragmentLoop
+from tilepipe.kernel.macros import operand
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -42,15 +43,15 @@ def load_text(model: KernelModel, found: FragmentLoop, indent: str) -> str:
     return "".join(reindent(_as_load(model, found, s), indent).rstrip("\n") + "\n" for s in found.loads)
 
 
-def next_group(found: FragmentLoop, by: int = 1) -> str:
+def next_group(model: KernelModel, found: FragmentLoop, by: int = 1) -> str:
     """The counter's value `by` groups on."""
-    step = _step(found)
+    step = operand(found.counted.step, model.file.macros)
     return f"{found.counted.counter} + {step if by == 1 else f'{by} * {step}'}"
 
 
-def group(found: FragmentLoop) -> str:
+def group(model: KernelModel, found: FragmentLoop) -> str:
     """The number of the group that the counter stands for."""
-    counter, step = found.counted.counter, _step(found)
+    counter, step = found.counted.counter, operand(found.counted.step, model.file.macros)
     return counter if step == "1" else f"{counter} / {step}"
 
 
@@ -80,21 +81,18 @@ def loop_edits(model: KernelModel, found: FragmentLoop, lines: Sequence[str]) ->
     return edits
 
 
-def _step(found: FragmentLoop) -> str:
-    step = found.counted.step
-    return step if step.replace("_", "").isalnum() else f"({step})"
-
-
 def _as_load(model: KernelModel, found: FragmentLoop, statement: Statement) -> str:
     """A statement of the loop's body as one of the loading function: a fragment's declaration becomes an assignment."""
     source = model.file.source
     start = with_comments(source, with_pragmas(source, statement.span.start))
     if statement.kind != "declaration" or not statement.declares & frozenset(found.names):
-        return source.slice(Span(line_start(source, start), statement.span.end))
+        indent = "" if start == line_start(source, start) else indent_of(source, start)
+        return indent + source.slice(Span(start, statement.span.end))
     node = _node(model, statement.span)
     values = [(d, d.child_by_field_name("value")) for d in _declarators(node)]
     lines = [f"{_name(source, d)} = {source.slice(span(v))};" for d, v in values if v is not None]
-    above = source.slice(Span(line_start(source, start), line_start(source, statement.span.start)))
+    above = source.slice(Span(min(start, line_start(source, statement.span.start)), statement.span.start))
+    above = above[: above.rfind("\n") + 1]
     return above + "".join(f"{indent_of(source, statement.span.start)}{line}\n" for line in lines)
 
 
@@ -131,4 +129,7 @@ def _slotted(source: SourceFile, declarator: Node, names: set[str]) -> str:
     )
     assert whole is not None
     before = source.slice(Span(whole.start_byte, at.start))
-    return f"{before}{source.slice(at)}_slots[2]{source.slice(Span(at.end, whole.end_byte))}"
+    value = declarator.child_by_field_name("value")
+    # Zeros are those of elements that no group loads.
+    zero = " = {}" if value is not None and value.type == "initializer_list" else ""
+    return f"{before}{source.slice(at)}_slots[2]{source.slice(Span(at.end, whole.end_byte))}{zero}"

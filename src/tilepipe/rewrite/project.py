@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.rewrite.lines import indent_of, reindent, whole_lines, with_comments, with_pragmas
 from tilepipe.source import Edit, SourceFile, Span, apply_edits
+
+_TYPE = re.compile(r"(?:using\s+(\w+)\s*=|typedef\b[^;]*?(\w+)\s*(?:\[[^;]*)?;)")
+
+
+def type_named(source: SourceFile, statement: Statement) -> str:
+    """The type that `using` or `typedef` declares, "" for another statement."""
+    found = _TYPE.match(source.slice(statement.span)) if statement.kind == "leaf" else None
+    return (found.group(1) or found.group(2)) if found is not None else ""
+
+
+def names_type(source: SourceFile, statement: Statement) -> bool:
+    """Whether a statement does no more than to give a type a name."""
+    return type_named(source, statement) != ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +51,20 @@ class Projection:
                 parts.append(reindent(self._top(statement), indent))
         return "".join(part if part.endswith("\n") else part + "\n" for part in parts)
 
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """The words of what is kept, and of the types that the body names."""
+        texts = [self.source.slice(i.statement.span) for i in self.tile.flow.items if self._wanted(i)]
+        return frozenset(re.findall(r"[A-Za-z_]\w*", " ".join([*texts, *self.replaced.values()])))
+
+    def _wanted(self, item: Item) -> bool:
+        return item in self.keep or names_type(self.source, item.statement)
+
     def _kept(self, statement: Statement) -> bool:
         if id(statement) in self.replaced:
             return bool(self.replaced[id(statement)])
+        if names_type(self.source, statement) and bool(self.keep):
+            return type_named(self.source, statement) in self._words
         return any(
             self.tile.flow.of[id(s)] in self.keep or self.replaced.get(id(s))
             for s in statement.walk()

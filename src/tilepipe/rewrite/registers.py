@@ -73,7 +73,8 @@ def stage(
     needed = frozenset(s for i in stored for s in uses.get(i, i.own.uses))
     inner = frozenset(s for i in _inner(model, tail) for s in i.own.defs)
     if needed & inner:
-        name = next(iter(needed & inner)).name
+        moved = needed & inner
+        name = min(s.name for s in moved & model.split.state or moved)
         return f"`{name}` is moved on within the load phase and is needed again by the store"
     return Staging(tuple(registers), fetch, store, needed)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from tilepipe.kernel.macros import Macro, addend
 from tilepipe.kernel.redeclared import Line
 from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.statements import Statement
@@ -19,13 +20,15 @@ def moved_pointers(spreads: Sequence[Spread]) -> tuple[str, ...]:
     return tuple(f"const auto tp_{name}_start = {name};" for name in names)
 
 
-def spread_text(spread: Spread, first: int, call: Callable[[Callable[[str], str]], str]) -> str:
+def spread_text(
+    spread: Spread, first: int, call: Callable[[Callable[[str], str]], str], macros: Mapping[str, Macro]
+) -> str:
     """The block that copies the elements of one map. `first` is the thread that takes the first group where there are
-    fewer groups than threads; `call` gives the copy's own statement with its texts changed."""
+    fewer groups than threads; `call` gives the copy's own statement with its texts changed; `macros` are the file's."""
     threads = spread.block[0] * spread.block[1] * spread.block[2]
     groups = spread.count // spread.elements
     turns = -(-groups // threads)
-    inner = _body(spread, call)
+    inner = _body(spread, call, macros)
     thread = _thread(spread)
     what = f"{groups} groups of {spread.elements} neighbours" if groups > 1 else "one group"
     lines = [f"// {what}: a copy of {spread.bytes} bytes each, dealt to the threads anew"]
@@ -57,7 +60,9 @@ def _thread(spread: Spread) -> str:
     return f"threadIdx.y * {x} + threadIdx.x" if y > 1 else "threadIdx.x"
 
 
-def _body(spread: Spread, call: Callable[[Callable[[str], str]], str]) -> list[str]:
+def _body(
+    spread: Spread, call: Callable[[Callable[[str], str]], str], macros: Mapping[str, Macro]
+) -> list[str]:
     coordinates = _coordinates(spread)
     renamed = [line.name for line in spread.redeclared.lines if line.start]
 
@@ -72,7 +77,7 @@ def _body(spread: Spread, call: Callable[[Callable[[str], str]], str]) -> list[s
         return " ".join(text.split())
 
     lines = [f"const unsigned {_ELEMENT} = tp_group * {spread.elements};"]
-    lines += [_line(line, coordinates, changed) for line in spread.redeclared.lines]
+    lines += [_line(line, coordinates, changed, macros) for line in spread.redeclared.lines]
     copy = call(changed).split("\n")
     if spread.whens:
         condition = " && ".join(
@@ -109,18 +114,24 @@ def _coordinates(spread: Spread) -> dict[object, str]:
     return found
 
 
-def _line(line: Line, coordinates: dict[object, str], changed: Callable[[str], str]) -> str:
+def _line(
+    line: Line,
+    coordinates: dict[object, str],
+    changed: Callable[[str], str],
+    macros: Mapping[str, Macro],
+) -> str:
     if line.number:
         return f"const {line.type} {line.name} = {_ELEMENT};"
     if line.start:
-        return f"const auto tp_{line.name} = {changed(line.text)} + ({line.name} - tp_{line.name}_start);"
+        start = addend(changed(line.text), macros)
+        return f"const auto tp_{line.name} = {start} + ({line.name} - tp_{line.name}_start);"
     if line.counter is not None:
         turn = coordinates[line.counter]
         if turn == "0u":
             return f"const {line.type} {line.name} = {changed(line.text)};"
         step = "" if line.step == 1 else f" * {line.step}"
         turn = f"({turn})" if step and turn != _ELEMENT else turn
-        start = "" if line.text.strip() == "0" else f"{changed(line.text)} + "
+        start = "" if line.text.strip() == "0" else f"{addend(changed(line.text), macros)} + "
         return f"const {line.type} {line.name} = {start}{turn}{step};"
     const = "" if line.type.startswith("const ") else "const "
     return f"{const}{line.type} {line.name} = {changed(line.text)};"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tilepipe.kernel.copies import Copy
+from tilepipe.kernel.macros import addend
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.symbols import Symbol
@@ -95,7 +96,7 @@ def loop_edits(model: KernelModel, wide: Wide) -> tuple[Edit, ...]:
             edits.append(Edit(Span(after, after), f"\n{indent}    {check}"))
         return tuple(edits)
     number = f"tp_{c.counter}"
-    start = f"{c.start} + " if c.start.strip() != "0" else ""
+    start = f"{addend(c.start, model.file.macros)} + " if c.start.strip() != "0" else ""
     lines = [f"const {c.type} {c.counter} = ({start}{number} * {wide.threads}) * {wide.elements};", check]
     inside = "".join(f"\n{indent}    {line}" for line in lines if line)
     header = (

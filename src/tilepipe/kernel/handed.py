@@ -1,0 +1,56 @@
+"""Whether what an element stands in hands out its place, so that others may point beyond it."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from tilepipe.kernel import known
+from tilepipe.kernel.names import callee, operator_of
+
+# What may be a place itself where its operand is one.
+_PASSING = ("conditional_expression", "comma_expression", "assignment_expression", "update_expression",
+            "parenthesized_expression")  # fmt: skip
+
+
+def hands_out(node: Node) -> bool:
+    """Whether what an element stands in may hand out its place, to be pointed at or referred to."""
+    outer = node
+    while outer.type in _PASSING and outer.parent is not None:
+        outer = outer.parent
+    taken = outer.type == "pointer_expression" and operator_of(outer) == "&"
+    given = outer is not node and outer.type == "argument_list" and not _to_pure(outer)
+    return taken or given or _binds_reference(outer) or _returns_reference(outer)
+
+
+def _to_pure(arguments: Node) -> bool:
+    call = arguments.parent
+    return call is not None and call.type == "call_expression" and known.is_pure(callee(call))
+
+
+def _returns_reference(node: Node) -> bool:
+    """Whether a return hands out the place instead of its value, or it cannot be told which."""
+    outer: Node | None = node if node.type == "return_statement" else None
+    while outer is not None and outer.type not in ("function_definition", "lambda_expression"):
+        outer = outer.parent
+    if outer is None:
+        return False
+    if outer.type == "lambda_expression" and outer.child_by_field_name("declarator") is None:
+        return False
+    head = outer.child_by_field_name("declarator")
+    kind = outer.child_by_field_name("type")
+    words = b"".join(n.text or b"" for n in (kind,) if n is not None)
+    inside = [head] if head is not None else []
+    while inside:
+        current = inside.pop()
+        if current.type in ("reference_declarator", "abstract_reference_declarator"):
+            return True
+        inside += [
+            c for c in current.named_children if c.type not in ("parameter_list", "template_argument_list")
+        ]
+    return b"decltype" in words
+
+
+def _binds_reference(node: Node) -> bool:
+    """Whether a declarator makes a reference of its value."""
+    inner = node.child_by_field_name("declarator")
+    return inner is not None and inner.type == "reference_declarator"
