@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from tilepipe.kernel.bounds import Ranges
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flat import Place, Rows, place
-from tilepipe.kernel.intervals import Ranges
 from tilepipe.source import SourceFile, apply_edits
 
 LENGTH, MORE, THREADS = 32, 8, 64

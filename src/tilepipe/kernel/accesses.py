@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from tilepipe.kernel import known
+from tilepipe.kernel.bounds import ANY, Range, Ranges, number
 from tilepipe.kernel.flat import Place, Rows, place
 from tilepipe.kernel.handed import hands_out
-from tilepipe.kernel.intervals import ANY, Range, Ranges, number
 from tilepipe.kernel.mentions import DEPTH, KeepsLayoutError, Mentions, identifiers
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.names import Function, arguments_of, callee, operator_of

@@ -16,10 +16,10 @@ from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.flow import is_divergent
 from tilepipe.kernel.mapforms import Forms, Grid
 from tilepipe.kernel.resolve import NotProvedError
+from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.trips import counted
-from tilepipe.kernel.visible import Scope, Scopes, Value
 
 Block = tuple[int, int, int]  # threads of a block
 MOST = 1 << 16  # elements of a copy that are looked at

@@ -23,10 +23,10 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.kernel.affine import ONE, Form, number, symbol
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.increments import step_nodes
 from tilepipe.kernel.names import arguments_of, callee, operator_of
 from tilepipe.kernel.ranges import Range, coefficients, constant, exactly, never_negative, product, quotient
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
-from tilepipe.kernel.steps import step_nodes
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.trips import counted
 from tilepipe.source import Span

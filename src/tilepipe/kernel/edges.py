@@ -9,7 +9,7 @@ import numpy as np
 from tilepipe.kernel.affine import ONE
 from tilepipe.kernel.mapforms import Forms
 from tilepipe.kernel.resolve import NotProvedError
-from tilepipe.kernel.visible import Value
+from tilepipe.kernel.scopes import Value
 
 _CHANGES = "the guard may change within a group"
 

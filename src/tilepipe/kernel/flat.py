@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from tilepipe.kernel.intervals import Range, Ranges, number, quotient, remainder
+from tilepipe.kernel.bounds import Range, Ranges, number, quotient, remainder
 from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.names import has, operator_of
 from tilepipe.source import Edit

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.kernel.flow import Flow
-from tilepipe.kernel.question import Question
+from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.rules_barriers import barriers_separate, barriers_uniform
 from tilepipe.kernel.rules_loop import already_pipelined, structure
 from tilepipe.kernel.rules_memory import (
@@ -30,7 +30,7 @@ from tilepipe.kernel.stale import same_elements
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
-Rule = Callable[[Question], Refusal | None]
+Rule = Callable[[LoopFacts], Refusal | None]
 RULES: tuple[Rule, ...] = (
     structure,
     already_pipelined,
@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def check(question: Question) -> Refusal | None:
+def check(question: LoopFacts) -> Refusal | None:
     """The first rule that forbids pipelining, in order."""
     for rule in RULES:
         refused = rule(question)

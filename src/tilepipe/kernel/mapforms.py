@@ -17,8 +17,8 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.macros import Macro, expand
 from tilepipe.kernel.names import arguments_of, callee
 from tilepipe.kernel.resolve import DEPTH, NotProvedError
+from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.visible import Scope, Scopes, Value
 from tilepipe.source.parse import parse_tree
 
 _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")

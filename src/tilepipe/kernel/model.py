@@ -22,12 +22,12 @@ from tilepipe.kernel.fragments import FragmentLoop, fragment_loop, with_groups
 from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
+from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.macros import ambiguous
 from tilepipe.kernel.open_macros import open_macros
+from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
-from tilepipe.kernel.question import Question
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
-from tilepipe.kernel.scopes import own_registers, written_out
 from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -173,7 +173,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     if isinstance(tile, Refusal):
         return tile
     parts = split(tile, surroundings.after_effects(tile))
-    question = Question(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
+    question = LoopFacts(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = legality.check(question) or hidden_addresses(file, analysed, tile, parts)
     if refused is not None:
         return refused

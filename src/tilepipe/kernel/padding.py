@@ -27,8 +27,8 @@ from itertools import pairwise
 from tree_sitter import Node
 
 from tilepipe.kernel.accesses import Accesses, RowAccess
+from tilepipe.kernel.bounds import Range, Ranges
 from tilepipe.kernel.flat import Rows
-from tilepipe.kernel.intervals import Range, Ranges
 from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.mentions import KeepsLayoutError
 from tilepipe.kernel.model import Answers, Ask, KernelModel

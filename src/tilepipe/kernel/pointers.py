@@ -14,8 +14,8 @@ from tilepipe.kernel.mapforms import Forms
 from tilepipe.kernel.model import Buffer
 from tilepipe.kernel.names import arguments_of, callee, operator_of
 from tilepipe.kernel.resolve import DEPTH, NotProvedError
+from tilepipe.kernel.scopes import Scope, Value
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.visible import Scope, Value
 
 _POINTED = re.compile(r"^(?:const |volatile )*(.*?)(?: const)?\s*\*(?: ?(?:const|__restrict__))*$")
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
-from tilepipe.kernel.question import intervals
+from tilepipe.kernel.loop_facts import intervals
 from tilepipe.kernel.symbols import THREAD, Symbol
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.source import Span

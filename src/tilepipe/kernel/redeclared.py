@@ -13,9 +13,9 @@ from tilepipe.kernel.copymap import Counter
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.pointers import Pointers
 from tilepipe.kernel.resolve import NotProvedError
+from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.visible import Scope, Scopes, Value
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.flow import is_divergent
-from tilepipe.kernel.question import Question, same_interval
+from tilepipe.kernel.loop_facts import LoopFacts, same_interval
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
 
-def barriers_uniform(q: Question) -> Refusal | None:
+def barriers_uniform(q: LoopFacts) -> Refusal | None:
     """TP011: every thread of the block must reach every barrier of the loop.
 
     Threads that return before the loop are the author's affair: the pipeline has no barrier below the return that
@@ -45,7 +45,7 @@ def barriers_uniform(q: Question) -> Refusal | None:
     return None
 
 
-def barriers_separate(q: Question) -> Refusal | None:
+def barriers_separate(q: LoopFacts) -> Refusal | None:
     """TP010: between a tile's use and its refill, and between its fill and its use, stands a barrier."""
     if not any(p.is_barrier for p in q.tile.phases):
         return refusal(

@@ -6,13 +6,13 @@ import re
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.flow import Item
-from tilepipe.kernel.question import Question, same_interval
+from tilepipe.kernel.loop_facts import LoopFacts, same_interval
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, TileLoop
 
 
-def already_pipelined(q: Question) -> Refusal | None:
+def already_pipelined(q: LoopFacts) -> Refusal | None:
     """TP002: the loop loads one tile while it computes on another, through registers or in a second stage."""
     for store in q.tile.stores:
         if store.kind != "load" or store.store is None:
@@ -36,7 +36,7 @@ def already_pipelined(q: Question) -> Refusal | None:
     return None
 
 
-def _stage_index(q: Question, store: StoreUse) -> str | None:
+def _stage_index(q: LoopFacts, store: StoreUse) -> str | None:
     """The name that selects the stage stored to: a first subscript of several that differs from tile to tile."""
     if store.store is None:
         return None
@@ -47,7 +47,7 @@ def _stage_index(q: Question, store: StoreUse) -> str | None:
     return next((s.name for s in store.address_symbols() & q.split.varying if s.name in words), None)
 
 
-def _loaded_ahead(q: Question, store: StoreUse) -> Item | None:
+def _loaded_ahead(q: LoopFacts, store: StoreUse) -> Item | None:
     """The load whose value the store takes from a register across a use of the tile: the compute phase of the
     tile before stands between the two."""
     readers = [i.order for i in q.tile.flow.items if store.buffer in i.own.shared_reads()]
@@ -61,7 +61,7 @@ def _loaded_ahead(q: Question, store: StoreUse) -> Item | None:
     return None
 
 
-def _loads_behind(q: Question, store: StoreUse) -> list[Item]:
+def _loads_behind(q: LoopFacts, store: StoreUse) -> list[Item]:
     """The items that load the stored value from global memory, where it passes through variables."""
     at = store.store
     if at is None or store.item.own.global_reads():
@@ -83,7 +83,7 @@ def _loads_behind(q: Question, store: StoreUse) -> list[Item]:
     return sorted(found, key=lambda i: i.order)
 
 
-def structure(q: Question) -> Refusal | None:
+def structure(q: LoopFacts) -> Refusal | None:
     """TP019, TP020: exits from the loop, and statements whose flow is not understood."""
     for statement in (q.tile.loop, *_own_statements(q.tile.loop)):
         flags = statement.own.flags

@@ -9,12 +9,12 @@ from tilepipe.kernel import surroundings
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Access
 from tilepipe.kernel.flow import Item
-from tilepipe.kernel.question import Question
+from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
 
-def has_staged(q: Question) -> Refusal | None:
+def has_staged(q: LoopFacts) -> Refusal | None:
     """TP013: the load must not depend on what the same iteration computes."""
     if q.tile.staged:
         return None
@@ -34,12 +34,12 @@ def has_staged(q: Question) -> Refusal | None:
     return None
 
 
-def _shared_source(q: Question, needs: frozenset[Item]) -> Item | None:
+def _shared_source(q: LoopFacts, needs: frozenset[Item]) -> Item | None:
     written = q.tile.staged | q.tile.scratch
     return next((i for i in sorted(needs, key=lambda i: i.order) if i.own.shared_reads() & written), None)
 
 
-def loader_is_pure(q: Question) -> Refusal | None:
+def loader_is_pure(q: LoopFacts) -> Refusal | None:
     """TP018, TP013: the loader consists of arithmetic, loads and copies alone."""
     written = q.tile.staged | q.tile.scratch
     for item in sorted(q.split.loader, key=lambda i: i.order):
@@ -75,7 +75,7 @@ def loader_is_pure(q: Question) -> Refusal | None:
     return None
 
 
-def filled_at_once(q: Question) -> Refusal | None:
+def filled_at_once(q: LoopFacts) -> Refusal | None:
     """TP012: a tile is filled between two barriers; what is stored in another phase meets what this one left."""
     first: dict[Symbol, Item] = {}
     for store in q.tile.stores:
@@ -93,12 +93,12 @@ def filled_at_once(q: Question) -> Refusal | None:
     return None
 
 
-def _phase(q: Question, item: Item) -> int:
+def _phase(q: LoopFacts, item: Item) -> int:
     top = item.parents[0] if item.parents else item.statement
     return next(p.interval for p in q.tile.phases if p.statement is top)
 
 
-def compute_keeps_tiles(q: Question) -> Refusal | None:
+def compute_keeps_tiles(q: LoopFacts) -> Refusal | None:
     """TP012: the compute phase must not change a staged tile, unless the next load overwrites the change."""
     for store in q.tile.stores:
         if store.buffer not in q.tile.staged or store.kind != "compute":
@@ -115,7 +115,7 @@ def compute_keeps_tiles(q: Question) -> Refusal | None:
     return None
 
 
-def _is_dead_write(q: Question, item: Item, buffer: Symbol) -> bool:
+def _is_dead_write(q: LoopFacts, item: Item, buffer: Symbol) -> bool:
     """A write to the very element that the same thread refills, unconditionally, in every iteration."""
     refills = {
         q.source.slice(s.store.left)
@@ -129,7 +129,7 @@ def _is_dead_write(q: Question, item: Item, buffer: Symbol) -> bool:
     return all(q.source.slice(s.left) in refills for s in item.own.stores) and bool(item.own.stores)
 
 
-def not_filled_outside(q: Question) -> Refusal | None:
+def not_filled_outside(q: LoopFacts) -> Refusal | None:
     """TP015: what stands in a tile before the loop would be in one stage only."""
     for statement in (*surroundings.before(q.tile), *_repeated(q)):
         for inner in statement.walk():
@@ -146,11 +146,11 @@ def not_filled_outside(q: Question) -> Refusal | None:
     return None
 
 
-def _repeated(q: Question) -> tuple[Statement, ...]:
+def _repeated(q: LoopFacts) -> tuple[Statement, ...]:
     return surroundings.after(q.tile) if surroundings.is_repeated(q.tile) else ()
 
 
-def memory_independent(q: Question) -> Refusal | None:
+def memory_independent(q: LoopFacts) -> Refusal | None:
     """TP016, TP017: a load may move above a store of an earlier iteration only if they cannot meet.
 
     Where one array is streamed in place, the proof needs the compiler's answers: it is made later, of `meetings`.
@@ -166,7 +166,7 @@ def memory_independent(q: Question) -> Refusal | None:
     return None
 
 
-def meetings(q: Question) -> tuple[Meeting, ...]:
+def meetings(q: LoopFacts) -> tuple[Meeting, ...]:
     """The loads and stores of one array that only a proof keeps apart."""
     return tuple(
         _meeting(q, item, write, load_item, load)
@@ -175,7 +175,7 @@ def meetings(q: Question) -> tuple[Meeting, ...]:
     )
 
 
-def _pairs(q: Question) -> Iterator[tuple[Item, Access, Item, Access]]:
+def _pairs(q: LoopFacts) -> Iterator[tuple[Item, Access, Item, Access]]:
     """Every global store of the loop with every load of the loader."""
     loads = sorted(
         ((i, a) for i in q.split.loader for a in i.own.global_reads()), key=lambda pair: pair[0].order
@@ -186,7 +186,7 @@ def _pairs(q: Question) -> Iterator[tuple[Item, Access, Item, Access]]:
                 yield item, write, load_item, load
 
 
-def _meeting(q: Question, item: Item, write: Access, load_item: Item, load: Access) -> Meeting:
+def _meeting(q: LoopFacts, item: Item, write: Access, load_item: Item, load: Access) -> Meeting:
     array = write.base
     assert array is not None
     refused = refusal(
@@ -201,7 +201,7 @@ def _meeting(q: Question, item: Item, write: Access, load_item: Item, load: Acce
 
 
 def _may_alias(
-    q: Question, item: Item, written: Symbol | None, load_item: Item, loaded: Symbol | None
+    q: LoopFacts, item: Item, written: Symbol | None, load_item: Item, loaded: Symbol | None
 ) -> Refusal | None:
     names = {s.name for s in (written, loaded) if s is not None}
     if written is not None and loaded is not None:

@@ -6,7 +6,7 @@ import re
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.flow import Item
-from tilepipe.kernel.question import Question
+from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.statements import Statement, acts
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, header_effects
@@ -16,7 +16,7 @@ _MACRO_DEPTH = 4  # macros within macros
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def state_can_be_copied(q: Question) -> Refusal | None:
+def state_can_be_copied(q: LoopFacts) -> Refusal | None:
     """TP021: a variable that loader and consumer both use gets a copy; arrays do not."""
     for symbol in q.split.copied:
         if symbol.is_array:
@@ -49,7 +49,7 @@ def state_can_be_copied(q: Question) -> Refusal | None:
     return None
 
 
-def parts_can_be_split(q: Question) -> Refusal | None:
+def parts_can_be_split(q: LoopFacts) -> Refusal | None:
     """TP021: no statement does the work of load and compute at once."""
     for store in q.tile.stores:
         if store.buffer not in q.tile.staged or store.kind == "compute":
@@ -89,7 +89,7 @@ def parts_can_be_split(q: Question) -> Refusal | None:
     return None
 
 
-def calls_can_be_inlined(q: Question) -> Refusal | None:
+def calls_can_be_inlined(q: LoopFacts) -> Refusal | None:
     """TP021: the loader has a helper's text in place of its call, so the call must say the template arguments that
     the text names, in names that mean the same there."""
     for item in sorted(q.split.loader, key=lambda i: i.order):
@@ -119,7 +119,7 @@ def calls_can_be_inlined(q: Question) -> Refusal | None:
     return None
 
 
-def _header_function(q: Question, store: StoreUse) -> str:
+def _header_function(q: LoopFacts, store: StoreUse) -> str:
     """The function known by its effects alone that makes a store, "" where the file's own text or a macro does."""
     if store.store is None or not store.store.in_macro:
         return ""
@@ -131,7 +131,7 @@ def _callee(call: Statement) -> str:
     return (call.call.name if call.call is not None else "") or "the lambda"
 
 
-def state_is_named(q: Question) -> Refusal | None:
+def state_is_named(q: LoopFacts) -> Refusal | None:
     """TP021: where the loader works on a copy, it must reach the variable by its name.
 
     Through a pointer, a reference or a lambda made before the loop it would reach the original instead.
@@ -152,7 +152,7 @@ def state_is_named(q: Question) -> Refusal | None:
     return None
 
 
-def _hidden(q: Question, symbol: Symbol, at: Span) -> Refusal:
+def _hidden(q: LoopFacts, symbol: Symbol, at: Span) -> Refusal:
     return refusal(
         "TP021",
         f"`{symbol.name}` is shared by load and compute, and is reached without its name here",
@@ -162,7 +162,7 @@ def _hidden(q: Question, symbol: Symbol, at: Span) -> Refusal:
     )
 
 
-def _words(q: Question, item: Item) -> set[str]:
+def _words(q: LoopFacts, item: Item) -> set[str]:
     """The names that a statement's text mentions: what macros expand to, and the calls that lead to it, included."""
     outermost = next((p for p in item.parents if p.kind == "call"), item.statement)
     texts = [q.source.slice(outermost.span)]

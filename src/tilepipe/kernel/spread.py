@@ -24,8 +24,8 @@ from tilepipe.kernel.copymap import Block
 from tilepipe.kernel.model import Answers, Ask, Buffer, KernelModel, Study
 from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.resolve import NotProvedError
+from tilepipe.kernel.scopes import Scopes
 from tilepipe.kernel.spreader import Spread, Spreader
-from tilepipe.kernel.visible import Scopes
 from tilepipe.kernel.widen import Narrow, body_node, maybe_constants
 
 

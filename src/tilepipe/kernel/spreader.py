@@ -21,9 +21,9 @@ from tilepipe.kernel.model import Answers, KernelModel
 from tilepipe.kernel.pointers import SIZES, Place, Pointers
 from tilepipe.kernel.redeclared import Redeclared, Redeclares
 from tilepipe.kernel.resolve import NotProvedError, Resolver
+from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.visible import Scope, Scopes, Value
 from tilepipe.kernel.widen import FULL_WIDTH, WIDEST, Widened, one_fill
 
 Mask = npt.NDArray[np.bool_]

@@ -6,13 +6,13 @@ import re
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.flow import Item
-from tilepipe.kernel.question import Question
+from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse
 
 
-def same_elements(q: Question) -> Refusal | None:
+def same_elements(q: LoopFacts) -> Refusal | None:
     """TP022: every tile fills the same elements: where a store goes does not depend on the tile."""
     for store in q.tile.stores:
         if store.buffer in q.tile.staged and store.kind != "compute" and _moves(q, store):
@@ -26,7 +26,7 @@ def same_elements(q: Question) -> Refusal | None:
     return None
 
 
-def stale_reads(q: Question) -> Refusal | None:
+def stale_reads(q: LoopFacts) -> Refusal | None:
     """TP022: an element left from an earlier tile must not be read.
 
     With a ring the element left over is that of another tile than with one buffer, so that only register prefetch
@@ -54,12 +54,12 @@ def stale_reads(q: Question) -> Refusal | None:
     return None
 
 
-def _moves(q: Question, store: StoreUse) -> bool:
+def _moves(q: LoopFacts, store: StoreUse) -> bool:
     """Whether the element stored to depends on the tile. Parameters of helpers are not told apart."""
     return any(s in q.split.varying for s in store.address_symbols() if s.key[1] == ())
 
 
-def _partial_guard(q: Question, store: StoreUse) -> Statement | None:
+def _partial_guard(q: LoopFacts, store: StoreUse) -> Statement | None:
     """The innermost branch or loop around the store that leaves other elements alone in some tiles."""
     for parent in reversed(store.item.parents):
         if parent.kind == "if" and parent.condition_effects.uses & q.split.varying:
@@ -74,13 +74,13 @@ def _partial_guard(q: Question, store: StoreUse) -> Statement | None:
     return None
 
 
-def _deciding(q: Question, leaving: Item, left: Statement) -> Statement | None:
+def _deciding(q: LoopFacts, leaving: Item, left: Statement) -> Statement | None:
     """The branch that decides on an exit from a loop or call differently from tile to tile."""
     inner = leaving.parents[leaving.parents.index(left) + 1 :]
     return next((p for p in inner if p.kind == "if" and p.condition_effects.uses & q.split.varying), None)
 
 
-def _fills(q: Question, store: StoreUse, branch: Statement) -> bool:
+def _fills(q: LoopFacts, store: StoreUse, branch: Statement) -> bool:
     """Whether the branch that leaves stores to the same element before."""
     if store.store is None:
         return False
@@ -88,12 +88,12 @@ def _fills(q: Question, store: StoreUse, branch: Statement) -> bool:
     return any(q.source.slice(s.left) == left for inner in branch.walk() for s in inner.own.stores)
 
 
-def _outer_varying(q: Question, loop: Statement) -> frozenset[Symbol]:
+def _outer_varying(q: LoopFacts, loop: Statement) -> frozenset[Symbol]:
     """Varying symbols other than the loop's own counter."""
     return q.split.varying - loop.declares - loop.update_effects.defs
 
 
-def _filled_otherwise(q: Question, store: StoreUse, branch: Statement) -> bool:
+def _filled_otherwise(q: LoopFacts, store: StoreUse, branch: Statement) -> bool:
     """Whether the other side of the branch stores to the same element."""
     if len(branch.children) != 2 or store.store is None:
         return False
@@ -102,7 +102,7 @@ def _filled_otherwise(q: Question, store: StoreUse, branch: Statement) -> bool:
     return all(any(q.source.slice(s.left) == left for s in side) for side in sides)
 
 
-def _bounded(q: Question, item: Item, store: StoreUse, guard: Statement, counts: frozenset[Symbol]) -> bool:
+def _bounded(q: LoopFacts, item: Item, store: StoreUse, guard: Statement, counts: frozenset[Symbol]) -> bool:
     """Whether the read lies under a counting loop with the guard's bound, and indexes by that counter."""
     if store.store is None or guard.condition is None:
         return False
@@ -127,7 +127,7 @@ def _last_index_is(left: str, index: str) -> bool:
     return left.rstrip().endswith(f"[{index}]")
 
 
-def _reads_below(q: Question, item: Item, store: StoreUse, counter: str, scale: int) -> bool:
+def _reads_below(q: LoopFacts, item: Item, store: StoreUse, counter: str, scale: int) -> bool:
     """Whether every read of the tile in the statement has last index `counter` or `scale * counter + d`, d < scale."""
     text = q.source.slice(item.statement.span)
     reads = re.findall(rf"\b{store.buffer.name}((?:\[[^\[\]]*\])+)", text)

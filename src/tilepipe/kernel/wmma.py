@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
-from tilepipe.kernel.intervals import Ranges
+from tilepipe.kernel.bounds import Ranges
 from tilepipe.kernel.mentions import identifiers
 from tilepipe.kernel.names import arguments_of, callee
 

@@ -15,7 +15,7 @@ from tilepipe.source import SourceFile, Span
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class LoopFacts:
     """Everything that the rules look at."""
 
     source: SourceFile
