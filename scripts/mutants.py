@@ -30,6 +30,7 @@ from tests.mutants.trials import (
     equivalence,
     equivalences,
     jobs,
+    proof_of,
     subject,
     try_text,
 )
@@ -80,25 +81,23 @@ def examine(kernel: str, candidate: str) -> list[Result] | str | None:
 
 
 def kept(file: Path | None) -> dict[tuple[str, str], list[Result]]:
-    """The fates that an earlier run wrote, proofs looked up anew."""
+    """The fates that an earlier run wrote; proofs are looked up anew."""
     known: dict[tuple[str, str], list[Result]] = {}
     for line in file.read_text().splitlines() if file is not None and file.exists() else ():
         entry = json.loads(line)
-        proofs = equivalences()
+        of = [Result(**{**r, "proof": None}) for r in entry["results"]]
         known[entry["kernel"], entry["candidate"]] = [
-            Result(**{**r, "proof": None if r["proof"] is None else proofs[r["proof"]]})
-            for r in entry["results"]
+            r
+            if r.caught is not None
+            else replace(r, proof=proof_of(r.kernel, r.candidate, r.operator, r.region, r.was))
+            for r in of
         ]
     return known
 
 
 def keep(file: Path, kernel: str, candidate: str, of: list[Result]) -> None:
     """Add the fates of one kernel to the file."""
-    proofs = equivalences()
-    rows = [
-        {**asdict(replace(r, proof=None)), "proof": None if r.proof is None else proofs.index(r.proof)}
-        for r in of
-    ]
+    rows = [asdict(replace(r, proof=None)) for r in of]
     with file.open("a", encoding="utf-8") as out:
         out.write(json.dumps({"kernel": kernel, "candidate": candidate, "results": rows}) + "\n")
 

@@ -255,13 +255,12 @@ class Equivalence:
     line: str
     why: str
 
-    def covers(self, s: Subject, mutant: Mutant) -> bool:
+    def covers(self, kernel: str, candidate: str, operator: str, region: str, was: str) -> bool:
         pairs = (
-            (self.operator, mutant.operator), (self.region, mutant.region), (self.candidate, s.candidate),
-            (self.line, mutant.was),
+            (self.operator, operator), (self.region, region), (self.candidate, candidate), (self.line, was)
         )  # fmt: skip
         kernels = self.kernel.split()
-        return all(fnmatchcase(v, p) for p, v in pairs) and any(fnmatchcase(s.kernel, k) for k in kernels)
+        return all(fnmatchcase(v, p) for p, v in pairs) and any(fnmatchcase(kernel, k) for k in kernels)
 
 
 @cache
@@ -279,4 +278,9 @@ def _entry(
 
 def equivalence(s: Subject, mutant: Mutant) -> Equivalence | None:
     """The entry that says why this mutant cannot be observed."""
-    return next((e for e in equivalences() if e.covers(s, mutant)), None)
+    return proof_of(s.kernel, s.candidate, mutant.operator, mutant.region, mutant.was)
+
+
+def proof_of(kernel: str, candidate: str, operator: str, region: str, was: str) -> Equivalence | None:
+    """The first entry that covers a mutant."""
+    return next((e for e in equivalences() if e.covers(kernel, candidate, operator, region, was)), None)
