@@ -33,6 +33,13 @@ SAMPLE = (
          "guard always true", "advance forgotten"),
     ),
     ("hgemm_widen", "prefetch-1-ring", ("barrier removed", "store before compute")),
+    # Tiles that many warps read, and nothing but mbarriers between them.
+    ("hgemm_wmma", "cp_async-3-ring-cuda-pipeline-block", ("acquire removed",)),
+    (
+        "sgemm_tiled",
+        "cp_async-3-ring-frags-spread",
+        ("fragments before the barrier", "copies of one part only", "depth not counted"),
+    ),
 )  # fmt: skip
 IN_SAMPLE = 25
 FULL_SUBJECTS = 150  # emitted kernels (now 180 and more) and mutants: fewer means that something went missing

@@ -51,6 +51,7 @@ class Arena:
         shadow = shared if launch.checks else 16
         block.shared = self.allocate(shared)
         block.writes, block.reads = self.allocate(4 * shadow), self.allocate(4 * shadow)
+        block.latest = self.allocate(4 * shadow)
         block.write_sites, block.read_sites = self.allocate(2 * shadow), self.allocate(2 * shadow)
         block.order = self.allocate(2 * n * n if launch.checks else 16)
         block.barrier_clock = self.allocate(2 * layout.BARRIERS * layout.MAX_THREADS)

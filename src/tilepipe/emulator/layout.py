@@ -116,7 +116,7 @@ class Block(ctypes.Structure):
     """One worker's block: its memory, shadow state and tables."""
 
     _fields_ = (
-        *((n, c_void_p) for n in ("shared", "parameters", "hints", "writes", "reads")),
+        *((n, c_void_p) for n in ("shared", "parameters", "hints", "writes", "reads", "latest")),
         *((n, c_void_p) for n in ("write_sites", "read_sites", "order", "barrier_clock", "mbarriers")),
         *(
             (n, c_void_p)

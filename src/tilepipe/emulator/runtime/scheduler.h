@@ -201,6 +201,7 @@ static void reset_block(Block *b) {
   if (b->checks) {
     __builtin_memset(b->writes, 0, 4ull * b->shared_bytes);
     __builtin_memset(b->reads, 0, 4ull * b->shared_bytes);
+    __builtin_memset(b->latest, 0, 4ull * b->shared_bytes);
     for (uint32_t i = 0; i < b->gap_count; i++)
       __builtin_memset(b->writes + b->gaps[i].offset, 0xff, 4ull * b->gaps[i].bytes);
   }

@@ -120,6 +120,10 @@ COLD void suspect_write(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
       report(t, WRITE_WRITE, name_of(w), site, b->write_sites[i], i);
       return;
     }
+    if (r >= b->base && who_of(r) == WHO_MANY && b->latest[i] >= b->base) {
+      // Of many readers the last one is known by name.
+      if (!ordered_record(t, b->latest[i])) r = b->latest[i];
+    }
     if (r >= b->base && !ordered_record(t, r)) {
       report(t, READ_WRITE, name_of(r), site, b->read_sites[i], i);
       return;
@@ -137,10 +141,15 @@ COLD void join_readers(Thread *t, uint32_t a, uint32_t n, uint32_t site) {
       b->read_sites[i] = (uint16_t)site;
       continue;
     }
-    if (who == WHO_MANY) continue;
+    if (who == WHO_MANY) {
+      b->latest[i] = t->key;
+      b->read_sites[i] = (uint16_t)site;
+      continue;
+    }
     uint32_t warp = who < WHO_WARP ? who / 32 : who - WHO_WARP;
     uint32_t earlier = clock_of(r) > t->sub ? (clock_of(r) - t->sub) << WHO_BITS : 0;
     b->reads[i] = warp == t->warp ? t->warp_key + earlier : t->many_key;
+    b->latest[i] = t->key;
   }
 }
 
@@ -175,7 +184,8 @@ typedef uint16_t S16 __attribute__((vector_size(32)));
   INLINE uint8_t *note_read_##N(Thread *t, uint32_t a, uint32_t site) {                                      \
     Block *b = t->block;                                                                                     \
     V##N w = *(const V##N *)(b->writes + a), r = *(const V##N *)(b->reads + a);                              \
-    V##N news = (V##N)(r != t->key) & (V##N)(r != t->warp_key) & (V##N)(r != t->many_key);                   \
+    V##N many = (V##N)(r != t->many_key) | ((V##N){0} + (b->partial ? ~0u : 0));                              \
+    V##N news = (V##N)(r != t->key) & (V##N)(r != t->warp_key) & many;                                       \
     if (UNLIKELY(__builtin_reduce_or(suspicious_writes_##N(t, w) | news))) return slow_read_##N(t, a, site); \
     return b->shared + a;                                                                                    \
   }                                                                                                          \
@@ -217,7 +227,7 @@ static void next_epoch(Block *b) {
   if (b->base >> EPOCH_SHIFT >= LAST_EPOCH) {  // start counting again: keep only "written" and "pending"
     for (uint32_t i = 0; b->checks && i < b->shared_bytes; i++) {
       if (b->writes[i] && b->writes[i] < PENDING) b->writes[i] = 1;
-      b->reads[i] = 0;
+      b->reads[i] = b->latest[i] = 0;
     }
     b->base = 0;
   }

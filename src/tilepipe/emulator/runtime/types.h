@@ -130,7 +130,7 @@ typedef struct {
 
 typedef struct Block {
   uint8_t *shared, *parameters, *hints;
-  uint32_t *writes, *reads;
+  uint32_t *writes, *reads, *latest;  // latest: of bytes with many readers, the last one
   uint16_t *write_sites, *read_sites, *order, *barrier_clock;
   Mbarrier *mbarriers;
   Thread *threads;
