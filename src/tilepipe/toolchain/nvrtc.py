@@ -143,7 +143,7 @@ def _run(source: DeviceSource, flags: list[str], edit: TextEdit) -> Program:
         *nvrtc_flags(options),
         "--device-as-default-execution-space",
         "--pre-include=tilepipe_prelude.h",
-        # NVRTC keeps cubins where there is a driver, and one that it kept comes without ptxas's report.
+        # NVRTC (12.9 on) keeps cubins where there is a driver; one that it kept would come without ptxas's report.
         "--no-cache",
         *flags,
         *(f"-I{folder}" for folder in folders),
