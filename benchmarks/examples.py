@@ -16,14 +16,17 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import tomllib
-
 from tilepipe import steps
 from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
 from tilepipe.options import Options
 from tilepipe.problem import Sizes
 from tilepipe.report import RunReport, to_json
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tomllib
-
 from tilepipe.builds import Built, verify_candidate
 from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.benchmark import benchmark
@@ -32,6 +30,11 @@ from tilepipe.planning import preconditions_and_variant, restructure
 from tilepipe.problem import Array, Case, Sizes, fresh_copy, make_case
 from tilepipe.report import RunReport
 from tilepipe.toolchain.types import CompileOptions
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 HERE = Path(__file__).parent
 BY_HAND = "by hand"

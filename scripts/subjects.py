@@ -17,14 +17,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-import tomllib
-
 from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
 from tilepipe.opening import open_job
 from tilepipe.options import Options
 from tilepipe.toolchain.types import CompileOptions
 from zoo import ASKED_FOR, Trial, asked_for, size_sets, try_candidate, words
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def opened(entry: dict[str, Any], folder: Path) -> Job | Refusal:

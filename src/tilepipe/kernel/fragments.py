@@ -61,12 +61,6 @@ class FragmentLoop:
     names: tuple[Symbol, ...]
     groups: int = 0
 
-    @property
-    def ask_at(self) -> int:
-        """Where every fragment is visible: before the first statement that multiplies."""
-        kept = [s for s in self.loop.children[0].children if s not in self.gone]
-        return kept[0].span.start if kept else self.loop.children[0].span.end - 1
-
 
 def with_groups(found: FragmentLoop, bound: int | None, step: int | None) -> FragmentLoop | str:
     """The loop with its number of groups, once the compiler has said what bound and step are."""

@@ -70,8 +70,6 @@ def questions(
         at = fragments.loop.span.start
         wanted["groups:bound"] = ("value", fragments.counted.bound_question, at)
         wanted["groups:step"] = ("value", fragments.counted.step_question, at)
-        for name in fragments.names:
-            wanted[f"fragment:{name.key[0]}"] = ("value", f"sizeof({name.name})", fragments.ask_at)
     for array in {array_of(analysed, piece): None for piece in staged_arrays(tile)}:
         if not array.extern:
             at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
