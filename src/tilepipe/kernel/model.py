@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
+from tilepipe.kernel.acting import acting_classes
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
@@ -121,15 +122,6 @@ class KernelModel:
     fragments: FragmentLoop | str  # the loop over a tile's groups, or why it cannot run a group ahead
     answers: Answers = field(default_factory=dict)
     one_buffer: Refusal | None = None  # why only register prefetch into the one buffer is legal
-
-    @property
-    def fragment_bytes(self) -> int | None:
-        """Bytes of one slot of fragments per thread, None where not known."""
-        if isinstance(self.fragments, str):
-            return None
-        sizes = [self.answers.get(f"fragment:{s.key[0]}") for s in self.fragments.names]
-        known = [s for s in sizes if isinstance(s, int)]
-        return sum(known) if len(known) == len(sizes) else None
 
     @property
     def line(self) -> int:
@@ -412,4 +404,8 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "the types of the copy are not known"
     if target != source:
         return f"the copy converts {source} to {target}"
+    spelled = " ".join([str(target), copy.source, *(s.type for s in copy.uses)])
+    acting = sorted(set(re.findall(r"[A-Za-z_]\w*", spelled)) & acting_classes(found.file))
+    if acting:
+        return f"copying a `{acting[0]}` runs code of its own"
     return ""
