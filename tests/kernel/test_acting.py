@@ -8,6 +8,8 @@ import pytest
 from tests.rewrite.harness import snippet
 
 from tilepipe.diagnostics import Refusal
+from tilepipe.kernel.repartition import repartitioned
+from tilepipe.kernel.widen import Widened
 
 _BODY = """    __shared__ P t[128];
     float acc = 0.f;
@@ -49,3 +51,18 @@ def test_what_is_loaded_counts_as_well_as_what_is_stored(tmp_path: Path) -> None
     model = snippet(body, tmp_path, head).model
     assert not isinstance(model, Refusal), model
     assert model.buffers[0].copy_bytes is None
+
+
+def test_nor_are_they_dealt_anew_in_groups(tmp_path: Path) -> None:
+    body = _BODY.replace("const P*>(a)[k * 128", "const P*>(a)[k * 512").replace("].x;", "].v;")
+    model = snippet(
+        body,
+        tmp_path,
+        "struct P { unsigned char v; __device__ P& operator=(const P& o) { v = o.v + 1; return *this; } };",
+    ).model
+    assert not isinstance(model, Refusal), model
+    answers = repartitioned(model, model.answers, (128, 1, 1))
+    assert not [w for w in answers if isinstance(w, Widened)]
+    plain = snippet(body, tmp_path, "struct P { unsigned char v; };").model
+    assert not isinstance(plain, Refusal), plain
+    assert model.buffers[0].copy_bytes is plain.buffers[0].copy_bytes is None

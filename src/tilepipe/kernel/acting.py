@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 
+from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.file import CudaFile
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def acting_class(file: CudaFile, stored: str, copy: Copy) -> str:
+    """A class whose copies run code of their own and that a copy into an element of the type `stored` goes through; ""
+    for none."""
+    spelled = " ".join([stored, copy.source, *(s.type for s in copy.uses)])
+    return next(iter(sorted(set(_WORD.findall(spelled)) & acting_classes(file))), "")
 
 
 def acting_classes(file: CudaFile) -> frozenset[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
-from tilepipe.kernel.acting import acting_classes
+from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
@@ -404,8 +404,7 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "the types of the copy are not known"
     if target != source:
         return f"the copy converts {source} to {target}"
-    spelled = " ".join([str(target), copy.source, *(s.type for s in copy.uses)])
-    acting = sorted(set(re.findall(r"[A-Za-z_]\w*", spelled)) & acting_classes(found.file))
+    acting = acting_class(found.file, str(target), copy)
     if acting:
-        return f"copying a `{acting[0]}` runs code of its own"
+        return f"copying a `{acting}` runs code of its own"
     return ""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from tree_sitter import Node
 
+from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.affine import ONE, Form, Monomial
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Axis, Block, Counter, counters_of, grid_of, nest_of, ordered
@@ -74,6 +75,8 @@ class Spreader:
         target, source = (self.answers.get(f"{kind}:{self.at}") for kind in ("type", "source"))
         if target is None or target != source:
             raise NotProvedError(f"the copy converts {source} to {target}")
+        if acting := acting_class(self.model.file, str(target), self.copy):
+            raise NotProvedError(f"copying a `{acting}` runs code of its own")
         if not isinstance(size, int) or size >= WIDEST:
             raise NotProvedError(FULL_WIDTH)
         if any(a is not None and self._volatile(a) for a in (self.copy.use.buffer, self.copy.root)):

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from tree_sitter import Node
 
+from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, evaluate, number
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.domains import Domain, Domains
@@ -159,6 +160,8 @@ class _Prover:
         target, source = (self.model.answers.get(f"{kind}:{at}") for kind in ("type", "source"))
         if target is None or target != source:
             return Narrow(copy, f"the copy converts {source} to {target}")
+        if acting := acting_class(self.model.file, str(target), copy):
+            return Narrow(copy, f"copying a `{acting}` runs code of its own")
         arrays = (copy.use.buffer, copy.root)
         if any(a is not None and "volatile" in self.model.file.source.slice(a.decl) for a in arrays):
             return Narrow(copy, "it is volatile")
