@@ -10,7 +10,7 @@ from zoo_units import units
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.toolchain import Cache, Compiled, CompileOptions, NvrtcToolchain, Unit
-from tilepipe.toolchain.nvrtc_program import run
+from tilepipe.toolchain.nvrtc_program import Library, run
 
 PROGRAM = Path(__file__).parent / "kernels" / "whole_program.cu"
 SAMPLE = ["sgemm_traits", "hgemm_wmma_bias", "linear_bf16_mma", "nearest_point", "gram_upper", "scale_stream"]
@@ -272,3 +272,13 @@ def test_a_second_compilation_comes_from_the_cache(
     header.write_text("#define N 4\n")
     assert compiled(NvrtcToolchain(cache).compile(what, "sm_80", "ptx")).image != first.image
     assert runs == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("version", "flags"), [((12, 8), ()), ((12, 9), ("--no-cache",)), ((13, 0), ("--no-cache",))]
+)
+def test_only_a_library_with_a_cache_of_its_own_is_told_to_leave_it(
+    version: tuple[int, int], flags: tuple[str, ...]
+) -> None:
+    # 12.4, 12.6 and 12.8 answer NVRTC_ERROR_INVALID_OPTION
+    assert Library(None, version, None, ()).afresh == flags

@@ -38,7 +38,7 @@ class NvrtcToolchain(CachingToolchain):
     @property
     def name(self) -> str:
         found = library()
-        return f"nvrtc {found.version}" if isinstance(found, Library) else "nvrtc"
+        return f"nvrtc {found.name}" if isinstance(found, Library) else "nvrtc"
 
     def unavailable(self) -> Refusal | None:
         found = library()
@@ -55,7 +55,7 @@ class NvrtcToolchain(CachingToolchain):
 
     def _identity(self) -> list[str]:
         nvrtc, headers = _loaded()
-        return ["nvrtc", nvrtc.version, headers.version, *headers.directories]
+        return ["nvrtc", nvrtc.name, headers.version, *headers.directories]
 
     def _architectures(self) -> tuple[int, ...]:
         return _loaded()[0].architectures
@@ -143,8 +143,7 @@ def _run(source: DeviceSource, flags: list[str], edit: TextEdit) -> Program:
         *nvrtc_flags(options),
         "--device-as-default-execution-space",
         "--pre-include=tilepipe_prelude.h",
-        # NVRTC (12.9 on) keeps cubins where there is a driver; one that it kept would come without ptxas's report.
-        "--no-cache",
+        *nvrtc.afresh,
         *flags,
         *(f"-I{folder}" for folder in folders),
         *(["-DTILEPIPE_USES_STD"] if source.uses_std else []),

@@ -10,6 +10,7 @@ from typing import Any
 from tilepipe.diagnostics import Refusal, error
 
 _INVALID_OPTION = 5  # nvrtcResult.NVRTC_ERROR_INVALID_OPTION
+_OWN_CACHE = (12, 9)  # from here on NVRTC keeps cubins where there is a driver, and knows --no-cache
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,19 @@ class Library:
     """The loaded NVRTC: its binding module, version, file and the architectures it compiles for."""
 
     module: Any
-    version: str
+    version: tuple[int, int]
     path: str | None
     architectures: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Major and minor release in words."""
+        return "{}.{}".format(*self.version)
+
+    @property
+    def afresh(self) -> tuple[str, ...]:
+        """The flags with which it compiles anew: a cubin that it kept would come without ptxas's report."""
+        return ("--no-cache",) if self.version >= _OWN_CACHE else ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ def library() -> Library | Refusal:
             f"NVRTC cannot be loaded: {problem}",
             help='`pip install "cuda-bindings==13.*" "nvidia-cuda-nvrtc==13.*"`, or use --toolchain nvcc',
         )
-    return Library(nvrtc, f"{major}.{minor}", _file_of_library(), architectures)
+    return Library(nvrtc, (int(major), int(minor)), _file_of_library(), architectures)
 
 
 def run(
