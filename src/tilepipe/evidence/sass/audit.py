@@ -8,6 +8,7 @@ from tilepipe.diagnostics import Diagnostic
 from tilepipe.evidence.sass.cfg import Graph, build_graph
 from tilepipe.evidence.sass.decode import Function, decode
 from tilepipe.evidence.sass.excerpt import excerpt, stalls, wait_depths
+from tilepipe.evidence.sass.hiding import too_little_math
 from tilepipe.evidence.sass.judge import (
     MATH_DIFFERS,
     NO_ENCODING,
@@ -48,6 +49,8 @@ def audit(
     pipelined, original = functions
     graph = build_graph(pipelined)
     facts, findings = main_loop(graph, expectation)
+    if facts is not None and not findings:
+        findings = too_little_math(facts, expectation)
     before = _original_loops(build_graph(original), expectation)
     math = expectation.math_per_tile or (facts.math_per_tile if facts else None)
     math_before = expectation.math_per_tile_original or agreed(loop.math_per_tile for loop in before)

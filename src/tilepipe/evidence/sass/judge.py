@@ -9,6 +9,7 @@ from typing import Literal
 from tilepipe.evidence.sass.cfg import Graph, Loop
 from tilepipe.evidence.sass.measure import LoadFacts, LoopFacts, main_loops, measure
 from tilepipe.evidence.types import Status
+from tilepipe.gpu import MAX_THREADS_PER_BLOCK
 
 NOT_OVERLAPPED = "TP420"
 BARRIER_BETWEEN = "TP421"
@@ -40,7 +41,8 @@ class Expectation:
     `math_per_tile_original` are counts per thread and tile from the emulator, where there are any; they
     replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
     before that stage is read, `stages` - 1 tiles later. `fragments`: a tile's barrier stands before its last
-    group, and copies may be issued in any of them, so that it may follow soon.
+    group, and copies may be issued in any of them, so that it may follow soon. `threads` of a block: without
+    knowing, as many as a block can have.
     """
 
     asynchronous: bool
@@ -53,6 +55,7 @@ class Expectation:
     stages: int | None = None
     registers: bool = True
     fragments: bool = False
+    threads: int = MAX_THREADS_PER_BLOCK
 
 
 @dataclass(frozen=True)
