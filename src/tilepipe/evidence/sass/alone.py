@@ -7,7 +7,6 @@ from dataclasses import replace
 from tilepipe.evidence.sass.audit import local_accesses, loop_evidence, traps, undecided
 from tilepipe.evidence.sass.cfg import Graph, Loop, build_graph
 from tilepipe.evidence.sass.decode import Function, decode
-from tilepipe.evidence.sass.hiding import too_little_math
 from tilepipe.evidence.sass.judge import (
     AMBIGUOUS,
     BARRIER_BETWEEN,
@@ -17,6 +16,7 @@ from tilepipe.evidence.sass.judge import (
     Finding,
     main_loop,
     status_of,
+    too_little_math,
 )
 from tilepipe.evidence.sass.measure import LoopFacts, main_loops, measure
 from tilepipe.evidence.types import Sass

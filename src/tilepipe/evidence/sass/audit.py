@@ -8,7 +8,6 @@ from tilepipe.diagnostics import Diagnostic
 from tilepipe.evidence.sass.cfg import Graph, build_graph
 from tilepipe.evidence.sass.decode import Function, decode
 from tilepipe.evidence.sass.excerpt import excerpt, stalls, wait_depths
-from tilepipe.evidence.sass.hiding import too_little_math
 from tilepipe.evidence.sass.judge import (
     MATH_DIFFERS,
     NO_ENCODING,
@@ -21,6 +20,7 @@ from tilepipe.evidence.sass.judge import (
     judged_loads,
     main_loop,
     status_of,
+    too_little_math,
 )
 from tilepipe.evidence.sass.measure import LoopFacts, main_loops, measure
 from tilepipe.evidence.sass.timeline import timeline

@@ -25,12 +25,12 @@ _MOVES = _LOADS | {
 }  # fmt: skip
 
 
-def derived(trace: Trace, sources: frozenset[str]) -> list[bool]:
+def derived(trace: Trace, sources: frozenset[str], carried: bool = True) -> list[bool]:
     """For each step, whether it reads something that comes from a load whose opcode is in `sources`, through
-    any number of other instructions, also of the iteration before."""
+    any number of other instructions, also of the iteration before where `carried`."""
     tainted: set[str] = set()
     marks = [False] * len(trace.steps)
-    for _ in range(2):  # the second round sees what the back edge carries
+    for _ in range(1 + carried):  # the second round sees what the back edge carries
         for index, step in enumerate(trace.steps):
             instruction = step.instruction
             if instruction.never_runs:
@@ -94,10 +94,13 @@ def find_math(trace: Trace) -> Math:
 
 
 def arithmetic(trace: Trace) -> list[int]:
-    """Operations of each step on loaded data, the integer ones on a tile's data too: no less than its math."""
+    """Operations of each step on loaded data, the integer ones on a tile's data too: no less than its math.
+
+    What the iteration before left in a register that is written under a guard only, an address say, is no such data.
+    """
     code = [step.instruction for step in trace.steps]
     on_loaded = derived(trace, _DATA_LOADS)
-    on_shared = derived(trace, SHARED_LOADS | {"LDL"})
+    on_shared = derived(trace, SHARED_LOADS | {"LDL"}, carried=False)
     return [
         max(_operations(i) if loaded else 0, int(shared and _computes(i)))
         for i, loaded, shared in zip(code, on_loaded, on_shared, strict=True)

@@ -8,19 +8,16 @@ any order, and what a ring may gain there comes from more loads in flight.
 from __future__ import annotations
 
 from tilepipe.evidence.sass.flow import SLOW, arithmetic
-from tilepipe.evidence.sass.judge import Expectation, Finding
 from tilepipe.evidence.sass.measure import LoopFacts
 from tilepipe.gpu import LOAD_LATENCY_CYCLES, SCHEDULERS, WARP
-
-TOO_LITTLE = "TP435"
 
 # The largest gain that is not called overlap: interleaved timings of one kernel on an otherwise idle H200 spread by
 # up to 3 % (docs/measurements.md), so that it could hardly be told from noise.
 _NOTICEABLE = 0.05
 
 
-def too_little_math(facts: LoopFacts, expected: Expectation) -> list[Finding]:
-    """A finding where the block's math of a tile takes less than a twentieth of a load's latency.
+def hides_nothing(facts: LoopFacts, threads: int) -> str | None:
+    """Says so where the math of a tile, by a block of `threads`, takes less than a twentieth of a load's latency.
 
     Only the block's own warps count: the math of other resident blocks runs under its loads without a pipeline, too.
     Each instruction is one issue cycle of its scheduler, integer ones on the tile's data included. Math on slower
@@ -30,14 +27,13 @@ def too_little_math(facts: LoopFacts, expected: Expectation) -> list[Finding]:
     used = [k for k, mark in enumerate(marks) if mark]
     slow = any(facts.trace.steps[k].instruction.opcode in SLOW for k in used)
     if slow or not facts.trace.is_certain(used):
-        return []
+        return None
     most = sum(marks[k] * facts.trace.weight(k) for k in used) / (facts.tiles or 1)
-    warps = -(-expected.threads // (WARP * SCHEDULERS))
+    warps = -(-threads // (WARP * SCHEDULERS))
     if most * warps >= _NOTICEABLE * LOAD_LATENCY_CYCLES:
-        return []
+        return None
     count = facts.math_per_tile or most
-    message = (
-        f"{count:g} math instructions a tile, which {expected.threads} threads issue in {count * warps:g} cycles, hide "
-        f"next to nothing of a load of some {LOAD_LATENCY_CYCLES}: overlap cannot be told from this loop, timing decides"
+    return (
+        f"{count:g} math instructions a tile, which {threads} threads issue in {count * warps:g} cycles, hide next to "
+        f"nothing of the {LOAD_LATENCY_CYCLES} of a load: overlap cannot be told from this loop, timing decides"
     )
-    return [Finding(TOO_LITTLE, "unknown", message)]
