@@ -12,7 +12,7 @@ from tilepipe.evidence.sass.measure import LoopFacts
 from tilepipe.gpu import LOAD_LATENCY_CYCLES, SCHEDULERS, WARP
 
 # The largest gain that is not called overlap: interleaved timings of one kernel on an otherwise idle H200 spread by
-# up to 3 % (docs/measurements.md), so that it could hardly be told from noise.
+# up to 4 % (docs/measurements.md), so that it could hardly be told from noise.
 _NOTICEABLE = 0.05
 
 
