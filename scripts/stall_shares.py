@@ -43,6 +43,7 @@ memory, and the waits for asynchronous copies), at the target sizes, beside the 
     python scripts/stall_shares.py --write docs/stall-shares.md
 
 ncu fixes the clocks, so the times compare with each other only.
+The audit is *unknown* where a tile has too little math to hide a load (TP435).
 
 | kernel | version | audit | stalled for memory | µs |
 |---|---|---|---|---|

@@ -8,7 +8,7 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
 from tilepipe.evidence.sass import Expectation, audit
 from tilepipe.evidence.types import Correctness, Races, Sass, Trial
-from tilepipe.gpu import occupancy
+from tilepipe.gpu import MAX_THREADS_PER_BLOCK, occupancy
 from tilepipe.job import Job
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
@@ -259,7 +259,10 @@ def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
         before,
         job.arch.name,
         (built.cubin.symbol, original.symbol),
-        expectation(model, built.candidate, built.rewrite.fallback),
+        replace(
+            expectation(model, built.candidate, built.rewrite.fallback),
+            threads=job.known_threads or MAX_THREADS_PER_BLOCK,
+        ),
     )
     return replace(sass, registers=built.cubin.registers, registers_original=original.registers)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tilepipe.diagnostics import Refusal, error
 from tilepipe.evidence.sass import audit_alone
 from tilepipe.evidence.types import Sass
-from tilepipe.gpu import normalise_arch
+from tilepipe.gpu import MAX_THREADS_PER_BLOCK, normalise_arch
 from tilepipe.job import Job
 from tilepipe.options import Options
 from tilepipe.planning import base_report
@@ -53,7 +53,7 @@ def inspect_kernel(job: Job) -> RunReport | Refusal:
     text = disassemble(compiled.image, compiled.symbol, line_info=True)
     if isinstance(text, Refusal):
         return text
-    sass = audit_alone(text, job.arch.name, compiled.symbol)
+    sass = audit_alone(text, job.arch.name, compiled.symbol, job.known_threads or MAX_THREADS_PER_BLOCK)
     return _with_audit(base_report(job), replace(sass, registers=compiled.registers))
 
 

@@ -240,12 +240,13 @@ class Job:
     @cached_property
     def threads(self) -> int:
         """Threads per block: the problem file's, else the kernel's bound, else a guess."""
+        return self.known_threads or DEFAULT_THREADS
+
+    @cached_property
+    def known_threads(self) -> int | None:
+        """Threads per block: the problem file's, else the kernel's bound; None where neither says."""
         bound = None if isinstance(self.model, Refusal) else self.model.max_threads
-        return (
-            self._product(self.problem.block if self.problem else (), self.main_size)
-            or bound
-            or DEFAULT_THREADS
-        )
+        return self._product(self.problem.block if self.problem else (), self.main_size) or bound
 
     @cached_property
     def unstated_threads(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 from tests.rewrite.harness import snippet
 
 from tilepipe.diagnostics import Refusal
+from tilepipe.kernel.acting import objects_of
 from tilepipe.kernel.repartition import repartitioned
 from tilepipe.kernel.widen import Widened
 
@@ -66,3 +67,51 @@ def test_nor_are_they_dealt_anew_in_groups(tmp_path: Path) -> None:
     plain = snippet(body, tmp_path, "struct P { unsigned char v; };").model
     assert not isinstance(plain, Refusal), plain
     assert model.buffers[0].copy_bytes is plain.buffers[0].copy_bytes is None
+
+
+_ACTING = (
+    "struct alignas(8) P { float x, y; __device__ P& operator=(const P& o) { x = o.y; return *this; } };"
+)
+_BUILT = (
+    "struct alignas(8) P { float x, y; P() = default; __device__ P(const P& o) : x(o.x + 1.f), y(o.y) {} };"
+)
+
+
+@pytest.mark.parametrize(
+    ("header", "acts"),
+    [(_PLAIN, False), (_ACTING, True), (_BUILT, True), (_ACTING.replace(" P", " Q") + " using P = Q;", True)],
+)
+def test_of_classes_in_headers_the_compiler_tells(header: str, acts: bool, tmp_path: Path) -> None:
+    (tmp_path / "p.h").write_text(header, encoding="utf-8")
+    model = snippet(_BODY, tmp_path, f'#include "{tmp_path}/p.h"').model
+    assert not isinstance(model, Refusal), model
+    (buffer,) = model.buffers
+    assert (buffer.copy_bytes is None) == acts, buffer.reason
+    assert not acts or "runs code of its own" in buffer.reason
+
+
+@pytest.mark.parametrize(("header", "acts"), [(_PLAIN, False), (_BUILT, True)])
+def test_a_variable_of_such_a_class_in_between_counts(header: str, acts: bool, tmp_path: Path) -> None:
+    (tmp_path / "p.h").write_text(header, encoding="utf-8")
+    body = _BODY.replace("__shared__ P t", "__shared__ float t").replace("].x", "]")
+    body = body.replace("t[threadIdx.x] = reinterpret", "const P v = reinterpret").replace(
+        "[k * 128 + threadIdx.x];", "[k * 128 + threadIdx.x];\n        t[threadIdx.x] = v.x;"
+    )
+    model = snippet(body, tmp_path, f'#include "{tmp_path}/p.h"').model
+    assert not isinstance(model, Refusal), model
+    assert (model.buffers[0].copy_bytes is None) == acts, model.buffers[0].reason
+
+
+@pytest.mark.parametrize("name", ["half2", "__nv_bfloat162"])
+def test_pairs_of_the_toolkit_copy_their_bits(name: str, tmp_path: Path) -> None:
+    """Their headers write the copies out."""
+    body = _BODY.replace("P t[", f"{name} t[").replace("const P*", f"const {name}*")
+    body = body.replace("t[threadIdx.x ^ 1].x", "float(t[threadIdx.x ^ 1].x)")
+    model = snippet(body, tmp_path, "#include <cuda_fp16.h>\n#include <cuda_bf16.h>").model
+    assert not isinstance(model, Refusal), model
+    assert model.buffers[0].copy_bytes == 4, model.buffers[0].reason
+
+
+def test_objects_of_members() -> None:
+    assert objects_of("a[i].first.x") == ["a[i].first", "a[i]"]
+    assert objects_of("p->x") == ["*(p)"] and objects_of("a[i]") == objects_of("f(a.b)[i]") == []

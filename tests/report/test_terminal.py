@@ -164,3 +164,10 @@ def test_the_machine_code_in_numbers() -> None:
     assert line.text.splitlines()[1] == "stall cycles: HMMA 2, LDGSTS 1–4; waits leave 1 groups in flight"
     (alone,) = words.evidence_lines(RunReport(evidence=Evidence(sass=Sass("passed", "sm_90", registers=40))))
     assert "registers 40" in alone.text and "→" not in alone.text
+
+
+def test_the_numbers_of_a_loop_with_too_little_math_are_told_with_the_reason() -> None:
+    thin = Sass("unknown", "sm_90", reasons=("3 math instructions a tile",), codes=("TP435",), window=3)
+    (line,) = words.evidence_lines(RunReport(evidence=Evidence(sass=thin)))
+    assert line.status == "unknown" and line.text.startswith("sm_90: 3 math from load to wait")
+    assert line.text.endswith("3 math instructions a tile")

@@ -123,6 +123,15 @@ def test_only_spills_that_staging_added_count() -> None:
     assert statuses(with_evidence(sass=Sass("passed", spills=8, spills_original=0)))[SPILLS] == "failed"
 
 
+def test_spills_are_known_where_only_the_math_is_too_little_to_tell_overlap() -> None:
+    thin = Sass("unknown", reasons=("3 math instructions a tile",), codes=("TP435",), window=3)
+    assert [statuses(with_evidence(sass=thin))[k] for k in (OVERLAP, SPILLS)] == ["unknown", "passed"]
+    assert checklist(with_evidence(sass=thin))[OVERLAP].detail == "3 math instructions a tile"
+    unread = Sass("unknown", reasons=("two loops",), codes=("TP431",))
+    assert statuses(with_evidence(sass=unread))[SPILLS] == "unknown"
+    assert exit_code(with_evidence(sass=thin)) == 0 and exit_code(with_evidence(sass=thin), ("sass",)) == 4
+
+
 def test_candidates_are_found_by_id() -> None:
     assert isinstance(PIPELINED.candidate(RING), CandidateReport)
     assert PIPELINED.candidate("none") is None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sass_listings import forms, shapes
+from sass_listings import forms, shapes, streams
 
 from tilepipe.evidence.sass import Expectation, audit, audit_alone
-from tilepipe.evidence.types import Sass
+from tilepipe.evidence.types import Sass, Status
 
 
 def ring(stages: int, **more: object) -> Expectation:
@@ -59,6 +59,20 @@ CLASSES = {
     "staged": "no asynchronous copy",
 }
 PIPELINED = "pipelined properly"
+LITTLE_MATH = "hardly any math"
+
+# kernels/stream.cu: one source with degree 1, where nothing can be told of overlap, and with degree 16.
+_BLOCK = {"threads": 256}
+STREAM_FORMS = {
+    "ring2": ring(2, **_BLOCK),
+    "ring3": ring(3, **_BLOCK),
+    "staged": Expectation(asynchronous=False, threads=256),
+    "original": Expectation(asynchronous=False, barriers=2, threads=256),
+}
+STREAM_DEFECTS = {
+    "bad_no_wait": (ring(2, **_BLOCK), "TP422", "no wait"),
+    "bad_barrier_before_wait": (ring(2, **_BLOCK), "TP423", "barrier before the wait"),
+}
 
 # What a kernel looks like to whom nobody says how it was meant. Half the math, a wait that is one group late and
 # copies that should be asynchronous cannot show there.
@@ -84,6 +98,9 @@ ALONE_SHAPES = {
 
 def original_of(name: str) -> str:
     """The kernel that a form was made from."""
+    for family in ("stream", "polynomial", "root", "open"):
+        if name.startswith(family):
+            return f"{family}_original"
     for suffix in ("author_barriers", "rolled"):
         if name.endswith(suffix):
             return f"original_{suffix}"
@@ -91,8 +108,10 @@ def original_of(name: str) -> str:
 
 
 def audit_form(name: str, arch: str, expectation: Expectation) -> Sass:
-    """The audit of a kernel of kernels/forms.cu against its original."""
-    return audit(forms(arch), forms(arch), arch, (name, original_of(name)), expectation)
+    """The audit of a kernel of kernels/forms.cu or kernels/stream.cu against its original."""
+    original = original_of(name)
+    text = forms(arch) if original.startswith("original") else streams(arch)
+    return audit(text, text, arch, (name, original), expectation)
 
 
 @dataclass(frozen=True)
@@ -102,18 +121,38 @@ class Label:
     kernel: str
     kind: str
     expectation: Expectation
+    status: Status
     codes: tuple[str, ...]
 
 
 def labels() -> list[Label]:
     """The whole set."""
-    right = [Label(name, PIPELINED, e, ()) for name, e in RIGHT_FORMS.items()]
-    return right + [Label(name, CLASSES[name], e, (code,)) for name, (e, code) in DEFECTS.items()]
+    return [
+        *(Label(name, PIPELINED, e, "passed", ()) for name, e in RIGHT_FORMS.items()),
+        *(Label(name, CLASSES[name], e, "failed", (code,)) for name, (e, code) in DEFECTS.items()),
+        *stream_labels(),
+    ]
+
+
+def stream_labels() -> list[Label]:
+    """Kernels with hardly any math a tile, and the same with enough of it."""
+    enough = {name: e for name, e in STREAM_FORMS.items() if name != "original"}
+    return [
+        *(Label(f"stream_{n}", LITTLE_MATH, e, "unknown", ("TP435",)) for n, e in STREAM_FORMS.items()),
+        *(Label(f"stream_{n}", kind, e, "failed", (c,)) for n, (e, c, kind) in STREAM_DEFECTS.items()),
+        *(Label(f"polynomial_{n}", PIPELINED, e, "passed", ()) for n, e in enough.items()),
+        Label("polynomial_original", "un-pipelined", STREAM_FORMS["original"], "failed", ("TP420",)),
+    ]
 
 
 def alone(name: str, arch: str) -> Sass:
     """The audit of a form as it stands."""
     return audit_alone(forms(arch), arch, name)
+
+
+def stream_alone(name: str, arch: str, **known: int) -> Sass:
+    """The audit of a kernel of kernels/stream.cu as it stands."""
+    return audit_alone(streams(arch), arch, name, **known)
 
 
 def shape_alone(name: str, arch: str) -> Sass:

@@ -52,6 +52,11 @@ def shapes(arch: str) -> str:
     return listing(HERE / "kernels" / "shapes.cu", arch)
 
 
+def streams(arch: str) -> str:
+    """The listing of kernels/stream.cu."""
+    return listing(HERE / "kernels" / "stream.cu", arch)
+
+
 def only_symbol(text: str) -> str:
     """The name of the one function in a listing."""
     (name,) = decode(text)

@@ -22,6 +22,7 @@ from tilepipe.report import RunReport, to_json
 ROOT = Path(__file__).parents[2]
 SGEMM = ROOT / "examples" / "sgemm_tiled.cu"
 DGEMM = ROOT / "tests" / "zoo" / "dgemm_nt_pad.cu"
+STREAM = ROOT / "tests" / "zoo" / "scale_stream.cu"
 ATTENTION = ROOT / "tests" / "zoo" / "attn_rowblock.cu"
 
 
@@ -68,6 +69,13 @@ def test_nothing_is_tried_where_the_audit_passes_or_the_candidate_was_named() ->
     job, model = opened(SGEMM, candidate="ldg-2-ring")
     made = build_variants(job, model, candidate(job, "ldg-2-ring"))
     assert isinstance(made, list) and [b.candidate.id for b in made] == ["ldg-2-ring"]
+
+
+@pytest.mark.parametrize("identifier", ["ldg-2-ring", "ldg-2-textbook", "cp_async-2-ring-16"])
+def test_nothing_is_tried_where_there_is_too_little_math_to_overlap(identifier: str) -> None:
+    (only,) = variants(STREAM, identifier)
+    assert only.sass is not None
+    assert (only.sass.status, only.sass.codes, only.tried) == ("unknown", ("TP435",), ())
 
 
 @pytest.mark.parametrize("suffix", ["unroll1", "fence", "b1", "fence-b1"])

@@ -126,6 +126,12 @@ class Sass:
     registers: int | None = None
     registers_original: int | None = None
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the machine code was understood, so that its numbers hold: the verdict is there, or is open only
+        because a tile has too little math (TP435)."""
+        return self.status != "unknown" or set(self.codes) == {"TP435"}
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -1,20 +1,44 @@
-"""Classes of the file whose copies run code of their own, so that copying their bytes is another thing."""
+"""Classes whose copies run code of their own, so that copying their bytes is another thing.
+
+Of those that stand in the file the text tells; of those in headers, and of templates, the compiler does.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.file import CudaFile
 
+Answers = Mapping[str, int | str | None]
+
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def acting_class(file: CudaFile, stored: str, copy: Copy) -> str:
-    """A class whose copies run code of their own and that a copy into an element of the type `stored` goes through; ""
-    for none."""
-    spelled = " ".join([stored, copy.source, *(s.type for s in copy.uses)])
-    return next(iter(sorted(set(_WORD.findall(spelled)) & acting_classes(file))), "")
+# Types of the CUDA headers whose copies are written out there, and copy the bits.
+_WRITTEN_OUT = frozenset(("__half2", "__nv_bfloat162"))
+_MEMBER = re.compile(r"\s*(\.|->)\s*[A-Za-z_]\w*\s*$")
+
+
+def acting_class(file: CudaFile, copy: Copy, answers: Answers) -> str:
+    """A class whose copies run code of their own and that a copy goes through; "" for none."""
+    at = copy.use.item.statement.span.start
+    stored = answers.get(f"type:{at}")
+    spelled = " ".join([str(stored), copy.source, *(s.type for s in copy.uses)])
+    written = sorted(set(_WORD.findall(spelled)) & acting_classes(file))
+    keys = [f"{at}", *(f"{at}:{number}" for number in range(len(objects_of(copy.source))))]
+    types = [str(answers.get(f"type:{key}")) for key in keys if answers.get(f"plain:{key}") == 0]
+    return next(iter([*written, *(t for t in types if t not in _WRITTEN_OUT)]), "")
+
+
+def objects_of(source: str) -> list[str]:
+    """The objects that a text like `a[i].first.x` takes a member of: a variable in between may have copied them."""
+    found = []
+    while (member := _MEMBER.search(source)) is not None:
+        source = source[: member.start()]
+        found.append(source if member[1] == "." else f"*({source})")
+    return found
 
 
 def acting_classes(file: CudaFile) -> frozenset[str]:

@@ -404,7 +404,7 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "the types of the copy are not known"
     if target != source:
         return f"the copy converts {source} to {target}"
-    acting = acting_class(found.file, str(target), copy)
+    acting = acting_class(found.file, copy, answers)
     if acting:
         return f"copying a `{acting}` runs code of its own"
     return ""

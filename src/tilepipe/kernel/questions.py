@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tilepipe.kernel.acting import objects_of
 from tilepipe.kernel.copies import Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting, sizes_wanted
 from tilepipe.kernel.file import Analysed, CudaFile
@@ -29,7 +30,7 @@ class Ask:
     """A question for the compiler; `offset` is a statement boundary of `the text that comes with it`."""
 
     key: str
-    kind: Literal["value", "type"]
+    kind: Literal["value", "type", "plain"]
     expression: str
     offset: int
 
@@ -45,15 +46,20 @@ def questions(
     meetings: tuple[Meeting, ...],
 ) -> tuple[str, tuple[Ask, ...]]:
     """What the compiler must be asked about a loop, and the text to ask it in (with braces around unbraced bodies)."""
-    wanted: dict[str, tuple[Literal["value", "type"], str, int]] = {}
+    wanted: dict[str, tuple[Literal["value", "type", "plain"], str, int]] = {}
     for copy in copies:
         at, asked_at = copy.use.item.statement.span.start, _place(file, copy.use.item)
         if copy.use.store is not None and not copy.use.store.in_macro:
             target = file.source.slice(copy.use.store.left)
             wanted[f"size:{at}"] = ("value", f"sizeof({target})", asked_at)
             wanted[f"type:{at}"] = ("type", target, asked_at)
+            wanted[f"plain:{at}"] = ("plain", target, asked_at)
         if isinstance(copy, Copy):
-            wanted[f"source:{at}"] = ("type", copy.source, _place(file, copy.source_at))
+            source_at = _place(file, copy.source_at)
+            wanted[f"source:{at}"] = ("type", copy.source, source_at)
+            for number, whole in enumerate(objects_of(copy.source)):
+                wanted[f"type:{at}:{number}"] = ("type", whole, source_at)
+                wanted[f"plain:{at}:{number}"] = ("plain", whole, source_at)
     loader = sorted(parts.loader, key=lambda i: i.order)  # a fixed order, since the cache knows answers by it
     for item in loader:
         for load in item.own.loads:

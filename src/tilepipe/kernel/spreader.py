@@ -75,7 +75,7 @@ class Spreader:
         target, source = (self.answers.get(f"{kind}:{self.at}") for kind in ("type", "source"))
         if target is None or target != source:
             raise NotProvedError(f"the copy converts {source} to {target}")
-        if acting := acting_class(self.model.file, str(target), self.copy):
+        if acting := acting_class(self.model.file, self.copy, self.answers):
             raise NotProvedError(f"copying a `{acting}` runs code of its own")
         if not isinstance(size, int) or size >= WIDEST:
             raise NotProvedError(FULL_WIDTH)

@@ -160,7 +160,7 @@ class _Prover:
         target, source = (self.model.answers.get(f"{kind}:{at}") for kind in ("type", "source"))
         if target is None or target != source:
             return Narrow(copy, f"the copy converts {source} to {target}")
-        if acting := acting_class(self.model.file, str(target), copy):
+        if acting := acting_class(self.model.file, copy, self.model.answers):
             return Narrow(copy, f"copying a `{acting}` runs code of its own")
         arrays = (copy.use.buffer, copy.root)
         if any(a is not None and "volatile" in self.model.file.source.slice(a.decl) for a in arrays):

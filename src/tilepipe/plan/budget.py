@@ -7,10 +7,8 @@ to load a tile, how long to compute on it, and how many tiles are in flight to h
 
 Constants and their sources:
 
-- classes of the ratio, 5 and 20 FLOP/byte, and eight warps to keep an SM busy: the classic procedure; -
-latency of a load that misses L2, 480 cycles: pointer chasing on A100, H100 and RTX 4090 gives 466 to 542
-(Luo
-  et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", 2024);
+- classes of the ratio, 5 and 20 FLOP/byte, and eight warps to keep an SM busy: the classic procedure;
+- latency of a load: `gpu/facts.py`;
 - L2 bandwidth, 47 bytes per clock and SM: A100's 5120 bytes per clock over 108 SMs (A100 white paper).
 """
 
@@ -20,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tilepipe.gpu import WARP, Arch, MathUnit, occupancy
+from tilepipe.gpu import LOAD_LATENCY_CYCLES, WARP, Arch, MathUnit, occupancy
 from tilepipe.plan.types import BudgetRow, Ratio
 
 RatioClass = Literal["low", "middle", "high", "unknown"]
@@ -28,7 +26,6 @@ RatioClass = Literal["low", "middle", "high", "unknown"]
 LOW_RATIO = 5.0
 HIGH_RATIO = 20.0
 BUSY_WARPS = 8
-LOAD_LATENCY_CYCLES = 480
 L2_BYTES_PER_CLOCK = 47
 
 

@@ -109,7 +109,7 @@ def _faster(report: RunReport) -> tuple[Status, str]:
 
 def _no_spills(report: RunReport) -> tuple[Status, str]:
     sass = report.evidence.sass
-    if sass is None or sass.status == "unknown":
+    if sass is None or not sass.is_read:
         return "unknown", "not audited"
     detail = f"{sass.spills_original} → {sass.spills} accesses to local memory"
     return ("passed" if sass.spills <= sass.spills_original else "failed"), detail

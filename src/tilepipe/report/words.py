@@ -267,7 +267,7 @@ def _lines(lines: Sequence[int]) -> str:
 
 
 def _sass(sass: Sass) -> str:
-    if sass.status == "unknown":
+    if not sass.is_read:
         return "; ".join(sass.reasons)
     math = ""
     if sass.math_per_tile is not None and sass.math_per_tile_original is not None:

@@ -117,10 +117,12 @@ def parameter_names(texts: Sequence[str], kernel: str, count: int) -> list[str]:
 def _probe(index: int, question: Question) -> str:
     # The expression stands on one line, so that an error in it is on line 1 of its pseudo-file.
     expression = _one_line(question.expression)
-    if question.kind == "value":
+    bare = f"typename tilepipe_probe::bare<decltype(({expression}))>::type"
+    if question.kind == "plain":
+        expression = f"__is_trivially_copyable({bare})"
+    if question.kind != "type":
         body = f'asm volatile("// TILEPIPE_VALUE {index} %0" :: "n"(tilepipe_probe::integer({expression})));'
     else:
-        bare = f"typename tilepipe_probe::bare<decltype(({expression}))>::type"
         body = f'asm volatile("// %0" :: "l"(tilepipe_probe::type<{index}, {bare}>()));'
     return f'#line 1 "{_FILE}{index}"\n{body}\n'
 

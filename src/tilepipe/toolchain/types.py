@@ -64,11 +64,12 @@ class Question:
     """Something only the compiler knows, asked at byte `offset` of the unit's text (a statement boundary).
 
     kind "value": the integer constant `expression`, or None where it is not a constant;
-    kind "type": the spelled type of `decltype((expression))` without reference and cv, e.g. "float4".
+    kind "type": the spelled type of `decltype((expression))` without reference and cv, e.g. "float4";
+    kind "plain": 1 where that type is trivially copyable, 0 where it is not.
     """
 
     key: str
-    kind: Literal["value", "type"]
+    kind: Literal["value", "type", "plain"]
     expression: str
     offset: int
 

@@ -16,9 +16,11 @@ from tilepipe.evidence.sass.judge import (
     Finding,
     main_loop,
     status_of,
+    too_little_math,
 )
 from tilepipe.evidence.sass.measure import LoopFacts, main_loops, measure
 from tilepipe.evidence.types import Sass
+from tilepipe.gpu import MAX_THREADS_PER_BLOCK
 
 _OUR_BARRIERS = (
     2  # a tile of the plainest loop passes: what is beyond may be the author's own, inside compute
@@ -27,8 +29,8 @@ _OUR_BARRIERS = (
 _Judged = tuple[Expectation, LoopFacts | None, list[Finding]]
 
 
-def audit_alone(text: str, arch: str, symbol: str) -> Sass:
-    """Audits one kernel of a listing (`nvdisasm -c -hex`).
+def audit_alone(text: str, arch: str, symbol: str, threads: int = MAX_THREADS_PER_BLOCK) -> Sass:
+    """Audits one kernel of a listing (`nvdisasm -c -hex`) that is launched with `threads` a block, at most.
 
     How many barriers a tile passes is not known, so the loop is judged for every number that its barriers, loads
     and groups of copies allow; the verdict is unknown where the answers differ.
@@ -37,12 +39,14 @@ def audit_alone(text: str, arch: str, symbol: str) -> Sass:
     if function is None or not function.instructions:
         return undecided(arch, f"the listing holds no encoded instructions of `{symbol}`")
     graph = build_graph(function)
-    judged = [_judged(graph, barriers) for barriers in _barriers_a_tile(graph)]
+    judged = [_judged(graph, barriers, threads) for barriers in _barriers_a_tile(graph)]
     expectation, facts, findings = judged[0]
     if len({status_of(found) for _, _, found in judged}) > 1:
         numbers = " or ".join(str(e.barriers) for e, _, _ in judged)
         message = f"the verdict depends on how many block barriers a tile passes: {numbers}"
         findings = [Finding(AMBIGUOUS, "unknown", message)]
+    elif not any(found for _, _, found in judged):
+        findings = _too_little_math(judged)
     findings = findings + _text_findings(function, graph, facts)
     return replace(loop_evidence(arch, facts, findings, expectation), spills=local_accesses(function))
 
@@ -55,9 +59,15 @@ def _barriers_a_tile(graph: Graph) -> list[int]:
     return possible or [1]
 
 
-def _judged(graph: Graph, barriers: int) -> _Judged:
+def _too_little_math(judged: list[_Judged]) -> list[Finding]:
+    """The finding with the most math a tile, if there is one for every number of barriers."""
+    found = [too_little_math(facts, expected) for expected, facts, _ in judged if facts is not None]
+    return found[-1] if all(found) else []
+
+
+def _judged(graph: Graph, barriers: int, threads: int) -> _Judged:
     copies = not graph.irreducible and any(_copies(graph, loop) for loop in main_loops(graph))
-    expectation = Expectation(asynchronous=copies, barriers=barriers)
+    expectation = Expectation(asynchronous=copies, barriers=barriers, threads=threads)
     facts, findings = main_loop(graph, expectation)
     if barriers > _OUR_BARRIERS:
         findings = [_perhaps_the_authors(finding) for finding in findings]

@@ -17,18 +17,20 @@ _SCALAR = frozenset(
 )
 _ADDS = frozenset({"FADD", "HADD2"})
 _PACKED = frozenset({"FFMA2", "FMUL2", "FADD2"})  # two single-precision operations
+# Units that take several cycles for a warp: tensor and special ones, double precision (2 to 64 by architecture).
+SLOW = _TENSOR | {"DFMA", "DMUL", "DADD", "MUFU"}
 _SUMS = _SCALAR | _PACKED | {"IMAD", "IADD3", "IADD", "VIADD"}
 _MOVES = _LOADS | {
     "MOV", "UMOV", "SEL", "STS", "STG", "STL", "SHFL", "PRMT", "R2UR", "LDGSTS", "BAR", "BRA", "NOP",
 }  # fmt: skip
 
 
-def derived(trace: Trace, sources: frozenset[str]) -> list[bool]:
+def derived(trace: Trace, sources: frozenset[str], carried: bool = True) -> list[bool]:
     """For each step, whether it reads something that comes from a load whose opcode is in `sources`, through
-    any number of other instructions, also of the iteration before."""
+    any number of other instructions, also of the iteration before where `carried`."""
     tainted: set[str] = set()
     marks = [False] * len(trace.steps)
-    for _ in range(2):  # the second round sees what the back edge carries
+    for _ in range(1 + carried):  # the second round sees what the back edge carries
         for index, step in enumerate(trace.steps):
             instruction = step.instruction
             if instruction.never_runs:
@@ -86,11 +88,27 @@ def find_math(trace: Trace) -> Math:
     for work in (tensor, shared):
         if any(work):
             return Math(everything, work, True)
-    integer = [
-        int(used and i.opcode not in _MOVES and "MOV" not in i.modifiers)
-        for i, used in zip(code, on_shared, strict=True)
+    return Math(
+        everything, [int(used and _computes(i)) for i, used in zip(code, on_shared, strict=True)], False
+    )
+
+
+def arithmetic(trace: Trace) -> list[int]:
+    """Operations of each step on loaded data, the integer ones on a tile's data too: no less than its math.
+
+    What the iteration before left in a register that is written under a guard only, an address say, is no such data.
+    """
+    code = [step.instruction for step in trace.steps]
+    on_loaded = derived(trace, _DATA_LOADS)
+    on_shared = derived(trace, SHARED_LOADS | {"LDL"}, carried=False)
+    return [
+        max(_operations(i) if loaded else 0, int(shared and _computes(i)))
+        for i, loaded, shared in zip(code, on_loaded, on_shared, strict=True)
     ]
-    return Math(everything, integer, False)
+
+
+def _computes(instruction: Instruction) -> bool:
+    return instruction.opcode not in _MOVES and "MOV" not in instruction.modifiers
 
 
 def _operations(instruction: Instruction) -> int:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilepipe.evidence.sass.cfg import Graph, Loop
+from tilepipe.evidence.sass.hiding import hides_nothing
 from tilepipe.evidence.sass.measure import LoadFacts, LoopFacts, main_loops, measure
 from tilepipe.evidence.types import Status
+from tilepipe.gpu import MAX_THREADS_PER_BLOCK
 
 NOT_OVERLAPPED = "TP420"
 BARRIER_BETWEEN = "TP421"
@@ -21,7 +23,9 @@ NO_ASYNC = "TP427"
 NO_LOOP = "TP430"
 AMBIGUOUS = "TP431"
 NO_ENCODING = "TP432"
+TOO_LITTLE_MATH = "TP435"
 
+_PLACES = frozenset((NOT_OVERLAPPED, BARRIER_BETWEEN))  # findings on where in the math a load stands
 _TILE_READ = 0.5  # of a tile's shared loads; a thread may read back a little that it copied itself
 _MANY_TRIPS = 64  # the other extreme for inner loops whose trips are unknown
 _MBARRIER = frozenset(("ARRIVES", "SYNCS"))
@@ -40,7 +44,8 @@ class Expectation:
     `math_per_tile_original` are counts per thread and tile from the emulator, where there are any; they
     replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
     before that stage is read, `stages` - 1 tiles later. `fragments`: a tile's barrier stands before its last
-    group, and copies may be issued in any of them, so that it may follow soon.
+    group, and copies may be issued in any of them, so that it may follow soon. `threads` of a block: without
+    knowing, as many as a block can have.
     """
 
     asynchronous: bool
@@ -53,6 +58,7 @@ class Expectation:
     stages: int | None = None
     registers: bool = True
     fragments: bool = False
+    threads: int = MAX_THREADS_PER_BLOCK
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,12 @@ def main_loop(graph: Graph, expected: Expectation) -> tuple[LoopFacts | None, li
             message = "the main loop holds no asynchronous copy (LDGSTS)"
             return None, [Finding(NO_ASYNC, "failed", message)]
     return _deciding([_judge(graph, loop, expected) for loop in candidates], graph, expected)
+
+
+def too_little_math(facts: LoopFacts, expected: Expectation) -> list[Finding]:
+    """What leaves the verdict on a loop open against which nothing else is found."""
+    message = hides_nothing(facts, expected.threads)
+    return [Finding(TOO_LITTLE_MATH, "unknown", message)] if message else []
 
 
 def _deciding(
@@ -140,6 +152,8 @@ def _judge_loads(facts: LoopFacts, expected: Expectation) -> list[Finding]:
     for load in judged_loads(facts, expected):
         for finding in _judge_load(load, expected, mbarrier):
             found.setdefault(finding.code, []).append(finding)
+    if hides_nothing(facts, expected.threads):  # where the loads stand is then neither right nor wrong
+        found = {code: all_of_it for code, all_of_it in found.items() if code not in _PLACES}
     return [_gathered(findings) for findings in found.values()]
 
 
