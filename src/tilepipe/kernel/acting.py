@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.file import CudaFile
@@ -17,6 +18,7 @@ def acting_class(file: CudaFile, stored: str, copy: Copy) -> str:
     return next(iter(sorted(set(_WORD.findall(spelled)) & acting_classes(file))), "")
 
 
+@lru_cache(maxsize=8)  # a file has many copies
 def acting_classes(file: CudaFile) -> frozenset[str]:
     """Names of classes with a copy or move constructor or an assignment that is written out, and of those that hold
     or extend such a class."""
