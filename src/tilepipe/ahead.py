@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
-from tilepipe.toolchain import Asked
+from tilepipe.toolchain import Answer, Asked
 
 _THREADS = os.cpu_count() or 1
 
@@ -49,15 +49,13 @@ def _answer(first: Job, asked: Sequence[Asked | None]) -> None:
 
 def _answer_padding(jobs: Sequence[Job]) -> None:
     """Rounds of questions about padded rows: which are asked next depends on the answers to the last."""
-    answers: dict[Job, dict[str, int | str | None]] = {job: {} for job in jobs}
-    while asked := {job: one for job in answers if (one := job.padding_asked(answers[job])) is not None}:
+    answers: dict[Job, dict[str, Answer]] = {job: {} for job in jobs}
+    while asked := {
+        job: one for job, known in answers.items() if (one := job.padding_asked(known)) is not None
+    }:
         _answer(jobs[0], list(asked.values()))
-        for job, one in asked.items():
-            told = job.toolchain.answer(one.unit, one.questions)
-            if isinstance(told, Refusal):
-                del answers[job]
-            else:
-                answers[job] |= told
+        told = {job: job.toolchain.answer(one.unit, one.questions) for job, one in asked.items()}
+        answers = {job: answers[job] | new for job, new in told.items() if not isinstance(new, Refusal)}
 
 
 def _within(job: Job, changed: Asked | None) -> Asked | None:
