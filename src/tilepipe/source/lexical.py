@@ -66,7 +66,7 @@ def directives(data: bytes) -> tuple[tuple[int, int], ...]:
     """The half-open byte range of each preprocessor directive, in order."""
     if b"#" not in data:
         return ()
-    return tuple(m.span() for m in _LEXEME.finditer(data) if m.lastgroup == "directive")
+    return tuple((one.start, one.end) for one in lexemes(data) if one.kind == "directive")
 
 
 def words_of(data: bytes) -> set[bytes]:
