@@ -88,8 +88,8 @@ class NvrtcToolchain(CachingToolchain):
 
     def _probe(self, unit: Unit, files: Files, edit: TextEdit) -> str | Failed:
         flags = [f"--gpu-architecture={PROBE_ARCH}", "--pre-include=tilepipe_probe.h"]
-        # Without optimisation, since nothing of the code is wanted but the answers in it. Some intrinsics (__dp4a)
-        # cannot be generated that way, which is no error of any line.
+        # Without optimisation, since nothing of the code is wanted but the answers in it. An intrinsic that cannot be
+        # generated that way, like those that the header replaces, is no error of any line.
         program = self._build(unit, files, [*flags, "-G"], edit)
         if isinstance(program, Failed) and not parse_errors(program.log):
             program = self._build(unit, files, flags, edit)
