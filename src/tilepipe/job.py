@@ -12,7 +12,7 @@ from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.launchbounds import launch_bound_span
-from tilepipe.kernel.model import KernelModel, Study, build, study
+from tilepipe.kernel.model import Answers, KernelModel, Study, build, study
 from tilepipe.kernel.padding import PAD, Padding, padding
 from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.repartition import repartitioned
@@ -35,6 +35,7 @@ from tilepipe.problem.expressions import evaluate, evaluate_number
 from tilepipe.rewrite.launches import find_launches, launched_instance
 from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
+from tilepipe.toolchain.resources import Resources as Usage
 from tilepipe.toolchain.types import Compiled
 
 DEFAULT_ARCH = "sm_80"
@@ -87,11 +88,16 @@ class Job:
         return self.toolchain.compile(self.unit(), self.arch.name, "cubin")
 
     @cached_property
+    def usage(self) -> Usage | Refusal:
+        """Registers and memory that the original takes on the job's architecture."""
+        return self.toolchain.usage(self.unit(), self.arch.name)
+
+    @cached_property
     def fault(self) -> Refusal | None:
         """What is wrong with the source or the problem file, whatever may come of the loop: a file that does not
         compile, a problem that does not fit the kernel."""
-        if isinstance(self.original, Refusal):
-            return self.original
+        if isinstance(self.usage, Refusal):
+            return self.usage
         if self.problem is None:
             return None
         parameters = self.toolchain.parameter_types(self.unit())
@@ -160,30 +166,35 @@ class Job:
         return () if isinstance(found, Refusal) else tuple(n for n in found[1] if isinstance(n, Narrow))
 
     @property
+    def compiled(self) -> Asked | None:
+        """The kernel as it is, nothing asked; None for a template without arguments."""
+        generic = bool(self.kernel.template) and self.instance is None
+        return None if generic else Asked(self.unit(), (), self.kernel.span)
+
+    @property
     def asked(self) -> Asked | None:
         """What the compiler is to be asked about the kernel; None where there is nothing to ask."""
         found = self._found
-        generic = bool(self.kernel.template) and self.instance is None
-        if isinstance(found, Refusal) or generic:
+        if isinstance(found, Refusal) or self.compiled is None:
             return None
         return Asked(self.unit(found.text), self._questions(found), self.kernel.span)
 
     @cached_property
     def plan(self) -> Plan | Refusal:
         """Budget, ratio and candidates."""
-        model, original = self.model, self.original
+        model, usage = self.model, self.usage
         if isinstance(model, Refusal):
             return model
-        if isinstance(original, Refusal):
-            return original
+        if isinstance(usage, Refusal):
+            return usage
         wishes = self.wishes
         if isinstance(wishes, Refusal):
             return wishes
         size = self.main_size
         dynamic = evaluate(self.problem.shared, size) if self.problem is not None and size else 0
         have = Resources(
-            original.registers,
-            original.static_shared,
+            usage.registers,
+            usage.static_shared,
             self.threads,
             dynamic,
             bool(find_launches(self.file, self.kernel)),
@@ -205,23 +216,35 @@ class Job:
         x, y, z, *_ = (*(evaluate(text, self.main_size) for text in self.problem.block), 1, 1)
         return x, y, z
 
+    @property
+    def _may_be_padded(self) -> bool:
+        """Whether padded rows are wanted, as far as the options say."""
+        named = self.wishes.candidate if isinstance(self.wishes, Wishes) else None
+        return self.options.layout != "keep" and (named is None or without_padding(named) is not None)
+
     @cached_property
     def padding(self) -> Padding | None:
         """Which tiles can have padded rows, and why others cannot; None where that is not wanted or nothing is
         staged."""
         model = self.model
-        named = self.wishes.candidate if isinstance(self.wishes, Wishes) else None
-        unwanted = self.options.layout == "keep" or (named is not None and without_padding(named) is None)
-        if unwanted or isinstance(model, Refusal):
+        if not self._may_be_padded or isinstance(model, Refusal):
             return None
         answers: dict[str, int | str | None] = {}
-        while (found := padding(model, answers)).asks:
-            asked = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in found.asks)
-            told = self.toolchain.answer(self.unit(model.file.source.text), asked)
+        while (asked := self.padding_asked(answers)) is not None:
+            told = self.toolchain.answer(asked.unit, asked.questions)
             if isinstance(told, Refusal):
                 return None
             answers |= told
-        return found
+        return padding(model, answers)
+
+    def padding_asked(self, answers: Answers) -> Asked | None:
+        """What more the compiler is to be asked about padded rows, after `answers`; None where nothing is."""
+        model = self.model
+        if not self._may_be_padded or isinstance(model, Refusal):
+            return None
+        asks = padding(model, answers).asks
+        questions = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
+        return Asked(self.unit(model.file.source.text), questions, self.kernel.span) if asks else None
 
     @cached_property
     def padded(self) -> Job | None:

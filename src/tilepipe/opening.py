@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,16 +58,6 @@ def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[J
     return tuple(
         Job(file, k, problem[0].get(k.name), problem[1], options, toolchain, device, arch) for k in kernels
     )
-
-
-def ask_ahead(jobs: Sequence[Job]) -> None:
-    """Put all that the compiler is asked about the kernels of a file at once: the originals are compiled side by
-    side while the kernels are read, and questions about all of them are asked in one compilation."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for job in jobs:
-            pool.submit(getattr, job, "original")
-        asked = [one for job in jobs if (one := job.asked) is not None]
-        jobs[0].toolchain.answer_together(jobs[0].file.source.text, asked)
 
 
 def open_job(path: str, options: Options) -> Job | Refusal:

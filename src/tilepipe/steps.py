@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilepipe.ahead import ask_ahead
 from tilepipe.builds import Built, audit_candidate
 from tilepipe.diagnostics import Refusal, error
 from tilepipe.drafting import draft
@@ -16,7 +17,7 @@ from tilepipe.inspecting import inspect_cubin, inspect_kernel
 from tilepipe.job import Job
 from tilepipe.kernel.file import CudaFile
 from tilepipe.launch import CpuDevice, CudaDevice
-from tilepipe.opening import ask_ahead, open_job, open_jobs, read_source
+from tilepipe.opening import open_job, open_jobs, read_source
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
 from tilepipe.planning import (

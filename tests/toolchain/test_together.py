@@ -1,13 +1,17 @@
-"""Questions about several kernels of a file, put in one compilation."""
+"""Several kernels of a file in one compilation: questions about them, and what they take."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tilepipe.diagnostics import Refusal, error
 from tilepipe.source import Span
 from tilepipe.toolchain import Asked, Cache, NvrtcToolchain, Question, Unit
+from tilepipe.toolchain.probes import Failed
+from tilepipe.toolchain.resources import Resources, calls_nothing
 from tilepipe.toolchain.together import merged
 
 TEXT = """\
@@ -105,7 +109,92 @@ def test_many_failing_questions_are_found_in_the_end(tmp_path: Path) -> None:
     assert isinstance(answers, dict) and answers["last"] == 3
 
 
-def test_an_intrinsic_that_needs_the_optimiser_is_no_obstacle(tmp_path: Path) -> None:
-    text = "__global__ void k(int* p) { const int size = 4; p[0] = __dp4a(p[1], p[2], p[3]); }"
+def test_an_intrinsic_that_needs_the_optimiser_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "__global__ void k(int* p) { const int size = 4; p[0] = size; }"
+    toolchain = NvrtcToolchain(Cache(tmp_path))
+    build, unsupported = toolchain._build, Failed("k.cu(1) Error: unsupported operation", error("TP200", ""))
+    monkeypatch.setattr(toolchain, "_build", lambda *args: unsupported if "-G" in args[2] else build(*args))
     question = Question("size", "value", "size", text.index("p[0]"))
-    assert NvrtcToolchain(Cache(tmp_path)).answer(Unit(text, "k.cu", "k"), (question,)) == {"size": 4}
+    assert toolchain.answer(Unit(text, "k.cu", "k"), (question,)) == {"size": 4}
+
+
+CALLING = """\
+__device__ __noinline__ float far(float x) { return x * x + 1.f; }
+__device__ float near(float x) { return x * 3.f; }
+__global__ void calls(float* p) { p[threadIdx.x] = far(p[threadIdx.x]); }
+__global__ void inlines(float* p) { __shared__ float s[64]; s[threadIdx.x] = near(*p); __syncthreads(); *p = s[1]; }
+__global__ void also(double* p) { p[0] = near(p[1]) + p[2] * p[3]; }
+"""
+
+
+def whole(name: str) -> Asked:
+    start = CALLING.index(f"__global__ void {name}(")
+    return Asked(Unit(CALLING, "k.cu", name), (), Span(start, CALLING.index("\n", start)))
+
+
+def test_what_kernels_take_is_what_each_takes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units = [whole(name) for name in ("calls", "inlines", "also")]
+    alone = NvrtcToolchain(Cache(tmp_path / "alone"))
+    expected = [alone.usage(one.unit, "sm_80") for one in units]
+    together = NvrtcToolchain(Cache(tmp_path / "together"))
+    together.usage_together(CALLING, units, "sm_80")
+    compiled: list[str] = []
+    compile_alone = together._compile
+    monkeypatch.setattr(
+        together, "_compile", lambda unit, *more: compiled.append(unit.kernel) or compile_alone(unit, *more)
+    )
+    assert [together.usage(one.unit, "sm_80") for one in units] == expected
+    assert compiled == ["calls"]  # a function that is not inlined may look otherwise in other company
+    assert isinstance(expected[1], Resources) and expected[1].static_shared == 256
+
+
+def test_a_program_that_does_not_compile_leaves_what_each_takes_to_be_found_alone(tmp_path: Path) -> None:
+    text = CALLING.replace("*p = s[1]", "*p = z[1]")
+    toolchain = NvrtcToolchain(Cache(tmp_path))
+    units = [replace(one, unit=replace(one.unit, text=text)) for one in map(whole, ("inlines", "also"))]
+    toolchain.usage_together(text, units, "sm_80")
+    assert isinstance(toolchain.usage(units[0].unit, "sm_80"), Refusal)
+    assert isinstance(toolchain.usage(units[1].unit, "sm_80"), Resources)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("ret;", True),
+        ("// call nobody\nret;", True),
+        ("call.uni (retval0), far, (param0);", False),
+        ("{ // callseq\n\tcall far, ();\n\t}", False),
+        ("{ call far, (); }", False),
+        ("@%p1 call far, ();", False),
+    ],
+)
+def test_calls_are_seen_in_ptx(body: str, expected: bool) -> None:
+    ptx = (
+        f".version 9.0\n.visible .entry k(\n.param .u64 p\n)\n{{\n\t{body}\n}}\n"
+        ".visible .entry other(\n)\n{\n\tcall far, ();\n}\n.func far()\n{\n\tcall further, ();\n}\n"
+    )
+    assert calls_nothing(ptx, "k") is expected
+    assert not calls_nothing(ptx, "other") and not calls_nothing(ptx, "nobody")
+
+
+def test_dot_products_are_probed_without_the_optimiser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "__global__ void k(int* p, unsigned* q, char4 c, uchar4 u) { p[0] = __dp4a(p[1], p[2], p[3]); "
+        "q[0] = __dp4a(u, u, q[1]); p[1] = __dp4a(c, c, p[2]); p[2] = __dp2a_lo(p[1], p[2], p[3]); }"
+    )
+    at = text.index("p[0]")
+    toolchain = NvrtcToolchain(Cache(tmp_path))
+    builds: list[list[str]] = []
+    build = toolchain._build
+    monkeypatch.setattr(toolchain, "_build", lambda *args: builds.append(args[2]) or build(*args))
+    questions = (
+        Question("signed", "type", "__dp4a(c, c, 1)", at),
+        Question("unsigned", "type", "__dp4a(u, u, 1u)", at),
+    )
+    answers = toolchain.answer(Unit(text, "k.cu", "k"), questions)
+    assert answers == {"signed": "int", "unsigned": "unsigned int"}
+    assert len(builds) == 1 and "-G" in builds[0]

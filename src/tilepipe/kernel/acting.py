@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.file import CudaFile
@@ -41,6 +42,7 @@ def objects_of(source: str) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=8)  # a file has many copies
 def acting_classes(file: CudaFile) -> frozenset[str]:
     """Names of classes with a copy or move constructor or an assignment that is written out, and of those that hold
     or extend such a class."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tree_sitter import Node
 
@@ -94,11 +95,15 @@ class CudaFile:
             function = replace(first, foreign=True, overloads=(*first.overloads, function))
         self.functions[function.name] = function
 
+    @cached_property
+    def _variables(self) -> tuple[tuple[Symbol, Node | None], ...]:
+        return tuple(_file_arrays(self.tree.root, self.source))
+
     def analyse(self, kernel: KernelText) -> Analysed:
         """The statements of one kernel with their effects; pointers are followed to a fixed point first."""
         node = self._nodes[kernel.span.start]
         analyzer = Analyzer(self.source, self.macros, self.functions)
-        for symbol, _ in _file_arrays(self.tree.root, self.source):
+        for symbol, _ in self._variables:
             analyzer.scopes[0][symbol.name] = symbol
         function = _function(node, node)
         if function is None:
@@ -112,9 +117,7 @@ class CudaFile:
 
     def only_set_by_host(self, kernel: KernelText) -> tuple[Symbol, ...]:
         """Variables of the file without an initialiser that the kernel, or a helper that it names, mentions."""
-        bare = [
-            s for s, value in _file_arrays(self.tree.root, self.source) if s.kind == "file" and value is None
-        ]
+        bare = [s for s, value in self._variables if s.kind == "file" and value is None]
         if not bare:
             return ()
         mentioned: set[str] = set()

@@ -35,6 +35,7 @@ def file_macros(root: Node) -> dict[str, Macro]:
     return {macro.name: macro for macro in _definitions(root)}
 
 
+@lru_cache(maxsize=8)  # a file has many kernels
 def ambiguous(root: Node) -> frozenset[str]:
     """Macros defined in several ways of which one is more than a value or a type: which of them holds at a place
     (`#undef`, `#ifdef`) is not followed. Values and types are asked of the compiler where they matter."""
@@ -44,6 +45,7 @@ def ambiguous(root: Node) -> frozenset[str]:
     return frozenset(n for n, of in ways.items() if len(of) > 1 and not all(_is_value(m) for m in of))
 
 
+@lru_cache(maxsize=8)
 def certain(root: Node) -> dict[str, int]:
     """Macros that the file defines once, under no condition and for good, each with the offset of its definition."""
     found: dict[str, list[int]] = {}

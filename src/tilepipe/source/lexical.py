@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 LexemeKind = Literal["comment", "literal", "number", "word", "directive", "mark"]
 
@@ -35,9 +34,11 @@ _FILE_BYTES = 2048  # what is shorter is a piece of a file, seldom looked at twi
 _PAIRS = {b"(": b")", b"[": b"]", b"{": b"}"}
 
 
-@dataclass(frozen=True)
-class Lexeme:
-    """One lexeme: its kind and half-open byte range. A mark is a single byte of punctuation."""
+class Lexeme(NamedTuple):
+    """One lexeme: its kind and half-open byte range. A mark is a single byte of punctuation.
+
+    A tuple, since a file has tens of thousands, and they are made three times as fast as a frozen dataclass.
+    """
 
     kind: LexemeKind
     start: int
@@ -65,7 +66,7 @@ def directives(data: bytes) -> tuple[tuple[int, int], ...]:
     """The half-open byte range of each preprocessor directive, in order."""
     if b"#" not in data:
         return ()
-    return tuple(m.span() for m in _LEXEME.finditer(data) if m.lastgroup == "directive")
+    return tuple((one.start, one.end) for one in lexemes(data) if one.kind == "directive")
 
 
 def words_of(data: bytes) -> set[bytes]:

@@ -6,7 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Literal
 
 from tilepipe.diagnostics import Refusal, error
@@ -16,7 +16,8 @@ from tilepipe.toolchain.compiled import pack, unpack
 from tilepipe.toolchain.includes import Files, gather
 from tilepipe.toolchain.options import architecture
 from tilepipe.toolchain.probes import Failed, TextEdit, ask, ask_parameters
-from tilepipe.toolchain.together import merged
+from tilepipe.toolchain.resources import Resources
+from tilepipe.toolchain.together import merged, together
 from tilepipe.toolchain.types import Answer, Asked, Compiled, Question, Unit
 
 # Constants and types are asked for the oldest architecture with asynchronous copies.
@@ -24,7 +25,7 @@ PROBE_ARCH = "compute_80"
 
 
 class CachingToolchain(ABC):
-    """A `Toolchain` over one compiler. Processes may share a cache; an object belongs to one thread."""
+    """A `Toolchain` over one compiler. Processes may share a cache, threads an object."""
 
     compiles_several = False  # whether a unit's `beside` is heeded
 
@@ -43,14 +44,9 @@ class CachingToolchain(ABC):
         is not at hand, TP204 it does not know the architecture, TP205 no such kernel, TP206 the assembler
         refuses, TP209 which instance is meant, TP210 an unknown flag.
         """
-        missing = self.unavailable()
-        if missing is not None:
-            return missing
-        number = architecture(arch)
-        known = self._architectures()
-        if number is None or int(number.rstrip("af")) not in known:
-            listed = ", ".join(f"sm_{one}" for one in known)
-            return error("TP204", f"{self.name} does not compile for `{arch}`", help=f"one of {listed}")
+        number = self._number(arch)
+        if isinstance(number, Refusal):
+            return number
         files = gather(unit)
         key = self._key(unit, files, "compile", number, kind)
         compiled = unpack(self._cache.get(key))
@@ -60,6 +56,42 @@ class CachingToolchain(ABC):
         if not isinstance(made, Refusal):
             self._cache.put(key, pack(made))
         return made
+
+    def usage(self, unit: Unit, arch: str) -> Resources | Refusal:
+        """What the unit's kernel takes on `arch`. Refusals as of `compile`."""
+        cached = self._cache.get(self._key(unit, gather(unit), "usage", arch))
+        if cached is not None:
+            return Resources(**json.loads(cached))
+        made = self.compile(unit, arch, "cubin")
+        return made if isinstance(made, Refusal) else made.resources
+
+    def usage_together(self, base: str, asked: Sequence[Asked], arch: str) -> None:
+        """Compile kernels of the file `base` in one program; `usage` then finds what each takes in the cache.
+
+        Only of kernels with all calls inlined: how much is inlined may depend on which other kernels call it, so what
+        is left is compiled on its own. Nothing is remembered where the program does not compile.
+        """
+        number = self._number(arch)
+        keyed = {self._key(a.unit, gather(a.unit), "usage", arch): a for a in asked}
+        wanted = self._unknown(base, keyed)
+        put = together(base, list(wanted.values()))
+        if put is None or not self.compiles_several or isinstance(number, Refusal):
+            return
+        for key, used in zip(wanted, self._usage(put.unit, gather(put.unit), number), strict=False):
+            if used is not None:
+                self._cache.put(key, json.dumps(asdict(used)).encode())
+
+    def _number(self, arch: str) -> str | Refusal:
+        """The architecture's number, where the compiler is at hand and knows it."""
+        missing = self.unavailable()
+        if missing is not None:
+            return missing
+        number = architecture(arch)
+        known = self._architectures()
+        if number is None or int(number.rstrip("af")) not in known:
+            listed = ", ".join(f"sm_{one}" for one in known)
+            return error("TP204", f"{self.name} does not compile for `{arch}`", help=f"one of {listed}")
+        return number
 
     def answer(self, unit: Unit, questions: tuple[Question, ...]) -> dict[str, Answer] | Refusal:
         """Answers by key, see `Question`: one compilation for all, a second where some have no answer."""
@@ -81,22 +113,26 @@ class CachingToolchain(ABC):
 
         Where that does not work out, nothing is remembered, and each is asked on its own.
         """
-        wanted = [(a, self._answer_key(a.unit, gather(a.unit), a.questions)) for a in asked]
-        wanted = [
-            (a, key) for a, key in wanted if self._cache.get(key) is None and merged(base, [a]) is not None
-        ]
-        together = merged(base, [one for one, _ in wanted])
-        if len(wanted) < 2 or together is None or not self.compiles_several or self.unavailable() is not None:
+        keyed = {self._answer_key(a.unit, gather(a.unit), a.questions): a for a in asked}
+        wanted = self._unknown(base, keyed)
+        put = together(base, list(wanted.values()))
+        if put is None or not self.compiles_several or self.unavailable() is not None:
             return
-        first, *others = (one.unit for one, _ in wanted)
-        unit = replace(first, text=together[0], beside=tuple((u.kernel, u.instantiate) for u in others))
-        files = gather(unit)
-        answers = ask(lambda edit: self._probe(unit, files, edit), unit.path, together[1])
+        files = gather(put.unit)
+        answers = ask(lambda edit: self._probe(put.unit, files, edit), put.unit.path, put.questions)
         if isinstance(answers, Refusal) or not any(value is not None for value in answers.values()):
             return
-        for number, (one, key) in enumerate(wanted):
+        for number, (key, one) in enumerate(wanted.items()):
             own = {question.key: answers[f"{number}:{question.key}"] for question in one.questions}
             self._cache.put(key, json.dumps(own).encode())
+
+    def _unknown(self, base: str, keyed: dict[str, Asked]) -> dict[str, Asked]:
+        """What is not in the cache under its key and can be put together with others."""
+        return {
+            key: one
+            for key, one in keyed.items()
+            if self._cache.get(key) is None and merged(base, [one]) is not None
+        }
 
     def _answer_key(self, unit: Unit, files: Files, questions: tuple[Question, ...]) -> str:
         return self._key(unit, files, "answer", [[q.key, q.kind, q.expression, q.offset] for q in questions])
@@ -138,6 +174,12 @@ class CachingToolchain(ABC):
     def _compile(
         self, unit: Unit, files: Files, number: str, kind: Literal["ptx", "cubin"]
     ) -> Compiled | Refusal: ...
+
+    def _usage(self, unit: Unit, files: Files, number: str) -> list[Resources | None]:
+        """What each kernel of a unit of several takes, None where others may have a part in it; [] where the unit does
+        not compile."""
+        del unit, files, number
+        return []
 
     @abstractmethod
     def _probe(self, unit: Unit, files: Files, edit: TextEdit) -> str | Failed:

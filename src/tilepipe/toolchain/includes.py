@@ -75,7 +75,7 @@ def gather(unit: Unit) -> Files:
                 text = found.read_text(errors="replace")
                 headers[found] = SourceFile(str(found), text)
                 pending.append((headers[found], found.parent))
-    in_user = {name for name in _HOST_ONLY if _find(name, user) is not None}
+    in_user = {name for name in _HOST_ONLY if _find(name, user) is not None} if user else set()
     host = (_HOST_ONLY | {name for name in spelled if _HOST_ONLY_FOLDERS.match(name)}) - in_user
     return Files(main, tuple(headers[path] for path in sorted(headers)), tuple(sorted(host)))
 

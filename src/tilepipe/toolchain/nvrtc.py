@@ -16,7 +16,7 @@ from tilepipe.toolchain.messages import CompilerError, compile_refusal, parse_er
 from tilepipe.toolchain.nvrtc_program import Library, Program, library, run
 from tilepipe.toolchain.options import nvrtc_flags
 from tilepipe.toolchain.probes import Failed, TextEdit
-from tilepipe.toolchain.resources import Resources, parse_resources
+from tilepipe.toolchain.resources import Resources, calls_nothing, parse_resources
 from tilepipe.toolchain.types import Compiled, Unit
 
 _NAME_MAP = "__nv_name_map"  # NVRTC's pseudo-file for the names it is asked to lower
@@ -68,7 +68,7 @@ class NvrtcToolchain(CachingToolchain):
     ) -> Compiled | Refusal:
         target = [f"--gpu-architecture=compute_{number}"]
         if kind == "cubin":
-            target = [f"--gpu-architecture=sm_{number}", "--ptxas-options=-v"]
+            target = _machine_code(number)
         program = self._build(unit, files, [*target, "--generate-line-info"])
         if isinstance(program, Failed):
             return program.refusal
@@ -76,10 +76,20 @@ class NvrtcToolchain(CachingToolchain):
         image = program.cubin if kind == "cubin" else program.ptx
         return Compiled(kind, image, program.symbol, f"sm_{number}", program.log, **vars(resources))
 
+    def _usage(self, unit: Unit, files: Files, number: str) -> list[Resources | None]:
+        program = self._build(unit, files, [*_machine_code(number), "--generate-line-info"])
+        if isinstance(program, Failed):
+            return []
+        ptx = program.ptx.decode()
+        return [
+            parse_resources(program.log, symbol) if calls_nothing(ptx, symbol) else None
+            for symbol in program.symbols
+        ]
+
     def _probe(self, unit: Unit, files: Files, edit: TextEdit) -> str | Failed:
         flags = [f"--gpu-architecture={PROBE_ARCH}", "--pre-include=tilepipe_probe.h"]
-        # Without optimisation, since nothing of the code is wanted but the answers in it. Some intrinsics (__dp4a)
-        # cannot be generated that way, which is no error of any line.
+        # Without optimisation, since nothing of the code is wanted but the answers in it. An intrinsic that cannot be
+        # generated that way, like those that the header replaces, is no error of any line.
         program = self._build(unit, files, [*flags, "-G"], edit)
         if isinstance(program, Failed) and not parse_errors(program.log):
             program = self._build(unit, files, flags, edit)
@@ -123,6 +133,10 @@ class NvrtcToolchain(CachingToolchain):
         if key not in self._learnt:
             self._learnt[key] = prepare(unit, files)
         return self._learnt[key]
+
+
+def _machine_code(number: str) -> list[str]:
+    return [f"--gpu-architecture=sm_{number}", "--ptxas-options=-v"]
 
 
 def _loaded() -> tuple[Library, CudaHeaders]:

@@ -37,15 +37,19 @@ class Library:
 class Program:
     """What came out of one compilation.
 
-    `symbol` is the lowered name of the expression asked for; `bad_option`: NVRTC did not know a flag.
+    `symbols` are the lowered names of the expressions asked for; `bad_option`: NVRTC did not know a flag.
     """
 
     ok: bool
     log: str
-    symbol: str = ""
+    symbols: tuple[str, ...] = ()
     ptx: bytes = b""
     cubin: bytes = b""
     bad_option: bool = False
+
+    @property
+    def symbol(self) -> str:
+        return self.symbols[0]
 
 
 @lru_cache(maxsize=1)
@@ -75,8 +79,7 @@ def run(
 ) -> Program:
     """Compile `text`, called `name` in messages, with in-memory `headers` by include name.
 
-    `expressions` name the kernels that are wanted, and instantiate those that are template-ids; the lowered name is
-    that of the first.
+    `expressions` name the kernels that are wanted, and instantiate those that are template-ids.
     """
     handle = _checked(
         nvrtc.nvrtcCreateProgram(
@@ -94,11 +97,11 @@ def run(
         log = _log(nvrtc, handle)
         if int(result) != 0:
             return Program(False, log or str(result), bad_option=int(result) == _INVALID_OPTION)
-        symbol = _checked(nvrtc.nvrtcGetLoweredName(handle, expressions[0].encode())).decode()
+        symbols = (_checked(nvrtc.nvrtcGetLoweredName(handle, one.encode())).decode() for one in expressions)
         return Program(
             True,
             log,
-            symbol,
+            tuple(symbols),
             _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, handle).rstrip(b"\0"),
             _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, handle),
         )

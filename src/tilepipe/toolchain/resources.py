@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_FUNCTION = re.compile(r"^(?=[ \t]*(?:\.\w+[ \t]+)*\.(?:entry|func)\b)", re.MULTILINE)  # of PTX
+_CALL = re.compile(r"^\s*(?:\{\s*)?(?:@!?%\w+\s+)?call\b", re.MULTILINE)
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _PROPERTIES = re.compile(
     r"Function properties for (\S+)\s*\n"
@@ -42,3 +44,10 @@ def parse_resources(log: str, symbol: str) -> Resources | None:
         frame, stores, loads = (int(properties[group]) for group in (2, 3, 4))
         return Resources(int(registers[1]), int(shared[1]) if shared else 0, frame, stores, loads)
     return None
+
+
+def calls_nothing(ptx: str, symbol: str) -> bool:
+    """Whether all that a kernel calls was inlined into it, so that no other kernel of the program has a part in it."""
+    named = re.compile(rf"\.entry\s+{re.escape(symbol)}\b")
+    bodies = [function for function in _FUNCTION.split(ptx) if named.search(function)]
+    return len(bodies) == 1 and _CALL.search(bodies[0]) is None

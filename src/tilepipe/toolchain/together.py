@@ -1,11 +1,30 @@
-"""Questions about several kernels of one file in one text, so that one compilation answers them all."""
+"""Several kernels of one file in one text, with the questions about them, so that one compilation does for all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tilepipe.toolchain.types import Asked, Question
+from tilepipe.toolchain.types import Asked, Question, Unit
+
+
+@dataclass(frozen=True)
+class Together:
+    """A unit of several kernels, in the order in which they were given, and the questions about all of them."""
+
+    unit: Unit
+    questions: tuple[Question, ...]
+
+
+def together(base: str, asked: Sequence[Asked]) -> Together | None:
+    """The kernels of the file `base` in one unit; None for fewer than two, or where `merged` gives none."""
+    put = merged(base, asked)
+    if put is None or len(asked) < 2:
+        return None
+    text, questions = put
+    first, *others = (one.unit for one in asked)
+    unit = replace(first, text=text, beside=tuple((u.kernel, u.instantiate) for u in others))
+    return Together(unit, questions)
 
 
 def merged(base: str, asked: Sequence[Asked]) -> tuple[str, tuple[Question, ...]] | None:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from tilepipe.diagnostics import Refusal
 from tilepipe.problem.types import Parameter
 from tilepipe.source import Span
+from tilepipe.toolchain.resources import Resources
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ class Compiled:
     spill_stores: int = 0
     spill_loads: int = 0
 
+    @property
+    def resources(self) -> Resources:
+        return Resources(
+            self.registers, self.static_shared, self.local_bytes, self.spill_stores, self.spill_loads
+        )
+
 
 @dataclass(frozen=True)
 class Question:
@@ -94,10 +101,14 @@ class Toolchain(Protocol):
 
     def compile(self, unit: Unit, arch: str, kind: Literal["ptx", "cubin"]) -> Compiled | Refusal: ...
 
+    def usage(self, unit: Unit, arch: str) -> Resources | Refusal: ...
+
     def answer(self, unit: Unit, questions: tuple[Question, ...]) -> dict[str, Answer] | Refusal: ...
 
-    def answer_together(
-        self, base: str, asked: Sequence[Asked]
-    ) -> None: ...  # ahead of `answer`, for many kernels
+    # Ahead of `usage` and `answer`, for many kernels of a file.
+
+    def usage_together(self, base: str, asked: Sequence[Asked], arch: str) -> None: ...
+
+    def answer_together(self, base: str, asked: Sequence[Asked]) -> None: ...
 
     def parameter_types(self, unit: Unit) -> tuple[Parameter, ...] | Refusal: ...

@@ -62,3 +62,23 @@ __device__ void parameters_of(void (**)(Types...))
     parameters<0, Types...>();
 }
 }  // namespace tilepipe_probe
+
+#ifdef __CUDACC_RTC__
+// NVRTC has no code for these without optimisation, and nobody runs what is made here.
+namespace tilepipe_probe {
+#define TILEPIPE_DOT(name, type, first, second) \
+    inline __device__ type name(first, second, type sum) { return sum; }
+TILEPIPE_DOT(dp4a, int, int, int)
+TILEPIPE_DOT(dp4a, int, char4, char4)
+TILEPIPE_DOT(dp4a, unsigned int, unsigned int, unsigned int)
+TILEPIPE_DOT(dp4a, unsigned int, uchar4, uchar4)
+TILEPIPE_DOT(dp2a, int, int, int)
+TILEPIPE_DOT(dp2a, int, short2, char4)
+TILEPIPE_DOT(dp2a, unsigned int, unsigned int, unsigned int)
+TILEPIPE_DOT(dp2a, unsigned int, ushort2, uchar4)
+#undef TILEPIPE_DOT
+}  // namespace tilepipe_probe
+#define __dp4a tilepipe_probe::dp4a
+#define __dp2a_lo tilepipe_probe::dp2a
+#define __dp2a_hi tilepipe_probe::dp2a
+#endif
