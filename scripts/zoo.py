@@ -1,6 +1,7 @@
 """Pipelines every kernel of the zoo in every way, verifies each result, and compares it with what is expected.
 
-    python scripts/zoo.py [--device cpu|cuda|auto] [--kernel NAME ...] [--sizes small,...] [--write docs/zoo.md]
+    python scripts/zoo.py [--device cpu|cuda|auto] [--kernel NAME ...] [--sizes small,...] [--processes N]
+                          [--write docs/zoo.md]
 
 For each kernel of `tests/zoo` (and `tests/zoo/poc`): model, plan, every viable candidate, and beside these the
 prefetch and textbook forms, which a plan offers only when asked. Each candidate is compiled, compared bit for
@@ -12,8 +13,9 @@ The original runs through the same checks. The exit code is 1 where an expectati
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -80,15 +82,27 @@ class Row:
         return "met" if self.exact or (outcome == "either" and refused) else "NOT MET"
 
 
-def rows(options: Options, only: tuple[str, ...], sizes: tuple[str, ...]) -> Iterator[Row]:
-    """A row for every kernel, sorted by file and then as the file has them."""
-    for path in sorted([*ZOO.glob("*.cu"), *ZOO.glob("poc/*.cu")]):
-        jobs = open_jobs(str(path), options)
-        if isinstance(jobs, Refusal):
-            raise SystemExit(f"{path}: {words(jobs)}")
-        for job in jobs:
-            if job.problem is not None and (not only or job.kernel.name in only):
-                yield examine(job, sizes)
+@dataclass(frozen=True)
+class Task:
+    """One file, and which of its kernels under which size sets (empty: all)."""
+
+    path: Path
+    options: Options
+    only: tuple[str, ...]
+    sizes: tuple[str, ...]
+
+
+def tasks(options: Options, only: tuple[str, ...], sizes: tuple[str, ...]) -> list[Task]:
+    return [Task(path, options, only, sizes) for path in sorted([*ZOO.glob("*.cu"), *ZOO.glob("poc/*.cu")])]
+
+
+def rows(task: Task) -> list[Row]:
+    """A row for each of the file's kernels that has a problem."""
+    jobs = open_jobs(str(task.path), task.options)
+    if isinstance(jobs, Refusal):
+        raise SystemExit(f"{task.path}: {words(jobs)}")
+    wanted = [j for j in jobs if j.problem is not None and (not task.only or j.kernel.name in task.only)]
+    return [examine(job, task.sizes) for job in wanted]
 
 
 def words(refusal: Refusal) -> str:
@@ -305,13 +319,18 @@ def main() -> int:
     parser.add_argument("--kernel", action="append", default=[], metavar="NAME")
     parser.add_argument("--sizes", default="", help="size sets, separated by commas; all without it")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there")
+    parser.add_argument("--processes", type=int, default=1, help="files that are worked on at a time")
     given = parser.parse_args()
     options = Options(device=given.device, allow_launch_change=True)
     sizes = tuple(s for s in given.sizes.split(",") if s)
     done: list[Row] = []
-    for row in rows(options, tuple(given.kernel), sizes):
-        done.append(row)
-        print(f"{row.verdict:8s} {row.kernel}: {outcome_cell(row)}; original {row.original}", flush=True)
+    with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
+        for found in pool.imap_unordered(rows, tasks(options, tuple(given.kernel), sizes)):
+            done += found
+            for row in found:
+                print(
+                    f"{row.verdict:8s} {row.kernel}: {outcome_cell(row)}; original {row.original}", flush=True
+                )
     if given.write is not None:
         given.write.write_text(table(done, given.device), encoding="utf-8")
     bad = [r.kernel for r in done if r.verdict != "met"]
