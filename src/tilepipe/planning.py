@@ -204,10 +204,7 @@ def restructure(
             report = with_candidate(report, candidate_report(planned.model, failed, wide=planned.job.wide))
             continue
         built += made
-        for one in made:
-            report = with_candidate(
-                report, candidate_report(planned.model, one.candidate, one, planned.job.wide)
-            )
+        report = with_built(report, planned, made)
     note = remedies_note(built)
     return built, replace(report, diagnostics=(*report.diagnostics, note)) if note is not None else report
 
@@ -233,6 +230,14 @@ def _built(planned: Planned, candidates: list[Candidate], progress: Progress) ->
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         return list(pool.map(build, candidates))
+
+
+def with_built(report: RunReport, planned: Planned, built: Iterable[Built]) -> RunReport:
+    """The report with what is known of candidates that were built."""
+    for one in built:
+        entry = candidate_report(planned.model, one.candidate, one, planned.job.wide)
+        report = with_candidate(report, entry)
+    return report
 
 
 def with_candidate(report: RunReport, changed: CandidateReport) -> RunReport:

@@ -9,18 +9,21 @@ from tilepipe.banks import bank_conflicts
 from tilepipe.builds import (
     Built,
     audit_candidate,
+    build_candidate,
     build_controls,
     extra_tile_counts,
     in_ptx,
     verify_candidate,
 )
 from tilepipe.diagnostics import Diagnostic, Refusal
-from tilepipe.evidence.benchmark import benchmark, fastest
+from tilepipe.evidence.benchmark import beats, benchmark, fastest
 from tilepipe.evidence.correctness import changed_launch
 from tilepipe.evidence.types import Benchmark, Correctness, Limit, Races, Sass
 from tilepipe.job import Job
+from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Contender, CpuDevice, CudaDevice
 from tilepipe.limits import NO_GPU, overlap_limit
+from tilepipe.plan.candidates import capped
 from tilepipe.planning import (
     Planned,
     Progress,
@@ -30,10 +33,13 @@ from tilepipe.planning import (
     nothing_built,
     ranked_builds,
     restructure,
+    with_built,
     with_candidate,
 )
 from tilepipe.problem import make_case
 from tilepipe.report import Evidence, RunReport, refused_report, with_checklist
+
+_FINALISTS = 3  # candidates that are tried once more, with a bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,25 +127,21 @@ def verify_built(job: Job, built: Built, progress: Progress) -> Verified | Refus
 def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> RunReport:
     """Every candidate verified and timed; the fastest kept, or the original where that wins."""
     built, report = restructure(planned, planned.viable(), progress)
-    right: list[Built] = []
-    small = {
-        n: s for n, s in (planned.job.problem.sizes if planned.job.problem else {}).items() if n != "target"
-    }
-    for one in built:
-        progress(f"verifying {one.candidate.id}")
-        found = verify_candidate(planned.job, device, one, small)
-        if isinstance(found, Refusal):
-            return refused_report(found, report)
-        if found[0].status != "failed":
-            right.append(one)
-        elif found[0].original_fault:
-            return original_at_fault(report, planned.job, Verified(one, *found))
-        else:
-            report = _with_wrong(report, planned, Verified(one, *found))
+    sifted = _sift(planned, device, built, report, progress)
+    if isinstance(sifted, RunReport):
+        return sifted
+    right, report = sifted
     if not right:
         return replace(report, outcome="failed")
     progress("timing the original and every candidate")
     timed = measure(planned.job, device, right)
+    if more := bounded_finalists(planned.job, planned.model, right, timed):
+        sifted = _sift(planned, device, more, with_built(report, planned, more), progress)
+        if isinstance(sifted, RunReport):
+            return sifted
+        right, report = [*right, *sifted[0]], sifted[1]
+        progress("timing all with the bound that helps the original")
+        timed = measure(planned.job, device, right)
     winner = fastest(timed.original, timed.candidates) if timed.original is not None else None
     chosen = next((b for b in right if b.candidate.id == winner), None)
     if timed.original is not None and chosen is None:
@@ -155,6 +157,50 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
         report = _with_wrong(report, planned, verified)
         return replace(report, outcome="failed", evidence=evidence_of(verified, timed, None))
     return _conclude(replace(planned, report=report), verified, timed, progress)
+
+
+def _sift(
+    planned: Planned, device: CudaDevice, built: list[Built], report: RunReport, progress: Progress
+) -> tuple[list[Built], RunReport] | RunReport:
+    """Those that are right at all sizes but the target, and the report with the others; only a report where
+    the problem file or the original is at fault."""
+    right: list[Built] = []
+    sizes = planned.job.problem.sizes if planned.job.problem else {}
+    small = {n: s for n, s in sizes.items() if n != "target"}
+    for one in built:
+        progress(f"verifying {one.candidate.id}")
+        found = verify_candidate(planned.job, device, one, small)
+        if isinstance(found, Refusal):
+            return refused_report(found, report)
+        if found[0].status != "failed":
+            right.append(one)
+        elif found[0].original_fault:
+            return original_at_fault(report, planned.job, Verified(one, *found))
+        else:
+            report = _with_wrong(report, planned, Verified(one, *found))
+    return right, report
+
+
+def bounded_finalists(job: Job, model: KernelModel, built: list[Built], timed: Benchmark) -> list[Built]:
+    """The fastest candidates with the minimum of resident blocks that makes the original itself faster; none where
+    none does. What such a bound is worth can be told neither from registers nor from the audit, so it is tried where
+    the control says that it is worth something."""
+    original = timed.original
+    bounds = {
+        int(name.rpartition("-b")[2]): t
+        for name, t in timed.controls.items()
+        if name.startswith("original-b")
+    }
+    helping = [n for n, t in bounds.items() if original is not None and beats(original, t)]
+    if not helping or (job.unstated_threads and not job.options.allow_launch_change):
+        return []
+    blocks = min(helping, key=lambda n: bounds[n].median_ms)
+    by_id = {b.candidate.id: b.candidate for b in built}
+    ranked = sorted(timed.candidates, key=lambda name: timed.candidates[name].median_ms)
+    plain = [by_id[name] for name in ranked[:_FINALISTS] if not by_id[name].min_blocks]
+    wanted = [c for one in plain if (c := capped(one, blocks, job.unstated_threads)).id not in by_id]
+    made = (build_candidate(job, model, candidate) for candidate in wanted)
+    return [one for one in made if isinstance(one, Built)]
 
 
 def limit_of_fastest(

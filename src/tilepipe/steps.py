@@ -29,8 +29,10 @@ from tilepipe.planning import (
     preconditions_and_variant,
     ranked_builds,
     restructure,
+    with_built,
 )
 from tilepipe.proving import (
+    bounded_finalists,
     doubts,
     evidence_of,
     limit_of_fastest,
@@ -148,6 +150,9 @@ def bench(job: Job, progress: Progress) -> RunReport | Refusal:
     built, report = restructure(planned, planned.viable(), progress)
     progress("timing the original and every candidate")
     timed = measure(job, job.device, built)
+    if more := bounded_finalists(job, planned.model, built, timed):
+        built, report = [*built, *more], with_built(report, planned, more)
+        timed = measure(job, job.device, built)
     winner = fastest(timed.original, timed.candidates) if timed.original is not None else None
     outcome = "pipelined" if winner else "original_kept" if timed.original is not None else None
     limit = limit_of_fastest(job, job.device, built, timed, progress)

@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from tilepipe import steps
-from tilepipe.builds import build_controls, build_variants
+from tilepipe.builds import Built, build_candidate, build_controls, build_variants
 from tilepipe.diagnostics import Refusal
+from tilepipe.evidence.types import Benchmark, Timing
 from tilepipe.job import Job
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
+from tilepipe.proving import bounded_finalists
 from tilepipe.report import RunReport, to_json
 
 HERE = Path(__file__).parents[1] / "zoo"
@@ -108,3 +110,35 @@ def test_no_control_where_a_minimum_is_stated(tmp_path: Path) -> None:
 
 def test_no_control_without_a_block_size(tmp_path: Path) -> None:
     assert build_controls(opened(copied(tmp_path, problem=False))) == {}
+
+
+def timing(median_ms: float) -> Timing:
+    return Timing(median_ms, 0.01, 1 / median_ms)
+
+
+def finalists(job: Job, control: float) -> list[str]:
+    """What is tried once more where the original takes 1 ms and a bound of one block brings it to `control`."""
+    model = job.model
+    assert not isinstance(model, Refusal)
+    names = ("cp_async-4-ring", "cp_async-2-ring", "ldg-2-ring", "ldg-2-textbook")
+    built = [b for name in names if isinstance(b := build_candidate(job, model, by_id(job, name)), Built)]
+    times = {name: timing(0.5 + 0.1 * rank) for rank, name in enumerate(names)}
+    controls = {"original-b1": timing(control), "original-b9": timing(1.2)}
+    timed = Benchmark("passed", "target", "ms", timing(1.0), times, controls=controls)
+    return [b.candidate.id for b in bounded_finalists(job, model, built, timed)]
+
+
+def by_id(job: Job, name: str) -> Candidate:
+    assert not isinstance(job.plan, Refusal)
+    return next(c for c in job.plan.candidates if c.id == name)
+
+
+def test_the_fastest_are_tried_with_a_bound_that_helps_the_original() -> None:
+    job = opened(HERE / "conv_igemm.cu")
+    assert finalists(job, 0.9) == ["cp_async-4-ring-b1", "cp_async-2-ring-b1", "ldg-2-ring-b1"]
+    assert finalists(job, 0.995) == []  # within the spread
+
+
+def test_a_bound_that_rules_launches_out_is_not_tried_unasked() -> None:
+    assert finalists(opened(NBODY), 0.9) == []
+    assert "cp_async-4-ring-b1" in finalists(opened(NBODY, allow_launch_change=True), 0.9)
