@@ -58,7 +58,7 @@ def ring(
     """Give every staged tile `stages` stages; a reason where that is not possible.
 
     `move_to_dynamic`: static tiles become dynamic shared memory, since together they exceed 48 KB. `aligned` are
-    the arrays whose stages must begin at multiples of 16 bytes, for copies wider than the author's. The arrays in
+    the arrays whose stages must begin at multiples of 16 bytes, for copies and stores wider than the author's. The arrays in
     `doubled` get two buffers, whatever the number of stages: `{buffer}` is the index of theirs.
     """
     arrays = sorted({b.array for b in model.buffers}, key=lambda s: s.key)
@@ -114,13 +114,23 @@ def ring(
     )
 
 
-def single(model: KernelModel) -> Ring:
-    """The tiles as they are, one stage; declarations inside the loop move before it, where the loader needs them."""
+def single(model: KernelModel, aligned: frozenset[Symbol]) -> Ring:
+    """The tiles as they are, one stage, those in `aligned` at multiples of 16 bytes; declarations inside the loop move
+    before it, where the loader needs them."""
     source = model.file.source
     inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
     decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
-    return Ring(gone, (), (), (), 1, 0, tuple(source.slice(d) for d in decls))
+    raised = {a.decl: _raised(source.slice(a.decl)) for a in aligned}
+    outside = [Edit(d, text) for d, text in raised.items() if d not in decls and text != source.slice(d)]
+    return Ring(
+        (*gone, *outside), (), (), (), 1, 0, tuple(raised.get(d, source.slice(d)) for d in decls)
+    )
+
+
+def _raised(declared: str) -> str:
+    """The declaration of a shared array, aligned to 16 bytes unless it says how it is aligned."""
+    return declared if "align" in declared else declared.replace("__shared__", "__shared__ __align__(16)", 1)
 
 
 def _kernel_start(model: KernelModel) -> int:
@@ -168,8 +178,8 @@ def _static(
         + f"{array.name}_ring[{depth[0]}]"
         + text[_chars(source.data, at, name.end) :]
     )
-    if aligned and "align" not in declared_ring:
-        declared_ring = declared_ring.replace("__shared__", "__shared__ __align__(16)", 1)
+    if aligned:
+        declared_ring = _raised(declared_ring)
     total = -(-size * depth[1] // 128) * 128
     if dynamic:
         dims = text[_chars(source.data, at, name.end) :].rstrip().rstrip(";")
