@@ -122,7 +122,9 @@ def _proved(model: KernelModel, ranges: Ranges, form: _Form) -> VectorStore | No
     trips = model.trips.get(id(form.loop))
     if trips is None or not (trips.simple and trips.exact) or size not in (1, 2, 4) or plain != 1:
         return None
-    if any(_constant(model, name) is None for name in form.constants) or not _begins_aligned(model, form.array):
+    if any(_constant(model, name) is None for name in form.constants) or not _begins_aligned(
+        model, form.array
+    ):
         return None
     steps = [ranges.of(index, index).step for index in form.outer]
     steps.append(total([ranges.of(term, term) for term in form.inner]).step)
@@ -177,7 +179,9 @@ def _forms(file: CudaFile, tile: TileLoop, body: Statement) -> list[_Form]:
         for symbol in statement.declares:
             declared.setdefault(symbol.name, set()).add(symbol)
     alone = {name for name, symbols in declared.items() if len(symbols) == 1}
-    forms = (_form(file, tile, use) for use in tile.stores if use.kind != "compute" and use.buffer.name in alone)
+    forms = (
+        _form(file, tile, use) for use in tile.stores if use.kind != "compute" and use.buffer.name in alone
+    )
     return [form for form in forms if form is not None]
 
 
@@ -200,7 +204,7 @@ def _form(file: CudaFile, tile: TileLoop, use: StoreUse) -> _Form | None:
     terms = _terms(indices[-1])
     if not all(_is_plain(i) for i in indices) or len(counters) != 1 or counters[0] not in terms:
         return None
-    inside = {s.name for s in loop.walk() for s in [*s.declares]}
+    inside = {s.name for inner in loop.walk() for s in inner.declares}
     own = {s.name for s in use.item.own.uses} - inside
     words = _spelled_out(file, [_text(n) for n in named if n not in counters])
     if words & inside:
@@ -239,7 +243,12 @@ def _loop_of_one_store(file: CudaFile, tile: TileLoop, use: StoreUse) -> Stateme
 def _terms(node: Node) -> list[Node]:
     """The terms of a sum."""
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if node.type == "binary_expression" and operator_of(node) == "+" and left is not None and right is not None:
+    if (
+        node.type == "binary_expression"
+        and operator_of(node) == "+"
+        and left is not None
+        and right is not None
+    ):
         return [*_terms(left), *_terms(right)]
     if node.type == "parenthesized_expression" and len(node.named_children) == 1:
         return _terms(node.named_children[0])

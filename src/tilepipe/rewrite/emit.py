@@ -214,7 +214,9 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
     if candidate.variant == "prefetch":
         rings: Ring | str = single(model, frozenset(v.array for v in vectors))
     else:
-        arrays = frozenset((*(b.array for b in model.buffers if b.piece in widened), *(v.array for v in vectors)))
+        arrays = frozenset(
+            (*(b.array for b in model.buffers if b.piece in widened), *(v.array for v in vectors))
+        )
         rings = ring(model, candidate.stages, candidate.dynamic, arrays)
     if isinstance(rings, str):
         return rings

@@ -58,7 +58,8 @@ def stage(
 ) -> Staging | str:
     """Split the loads of `buffers` into fetch and store; a reason where that cannot be done.
 
-    `vectors` are the stores that are made in vectors; `tail` are the statements that advance to the next tile and run after the store.
+    `tail` are the statements that advance to the next tile and run after the store, `vectors` the stores that are made
+    in vectors.
     """
     flow = model.tile.flow
     stores = [s.item for s in model.tile.stores if s.buffer in buffers and s.kind != "compute"]

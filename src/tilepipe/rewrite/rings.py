@@ -58,8 +58,8 @@ def ring(
     """Give every staged tile `stages` stages; a reason where that is not possible.
 
     `move_to_dynamic`: static tiles become dynamic shared memory, since together they exceed 48 KB. `aligned` are
-    the arrays whose stages must begin at multiples of 16 bytes, for copies and stores wider than the author's. The arrays in
-    `doubled` get two buffers, whatever the number of stages: `{buffer}` is the index of theirs.
+    the arrays whose stages must begin at multiples of 16 bytes, for copies and stores wider than the author's. The
+    arrays in `doubled` get two buffers, whatever the number of stages: `{buffer}` is the index of theirs.
     """
     arrays = sorted({b.array for b in model.buffers}, key=lambda s: s.key)
     static, dynamic = [a for a in arrays if not a.extern], [a for a in arrays if a.extern]
@@ -123,9 +123,7 @@ def single(model: KernelModel, aligned: frozenset[Symbol]) -> Ring:
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
     raised = {a.decl: _raised(source.slice(a.decl)) for a in aligned}
     outside = [Edit(d, text) for d, text in raised.items() if d not in decls and text != source.slice(d)]
-    return Ring(
-        (*gone, *outside), (), (), (), 1, 0, tuple(raised.get(d, source.slice(d)) for d in decls)
-    )
+    return Ring((*gone, *outside), (), (), (), 1, 0, tuple(raised.get(d, source.slice(d)) for d in decls))
 
 
 def _raised(declared: str) -> str:
