@@ -32,6 +32,7 @@ from tilepipe.kernel.tileloop import StoreUse, TileLoop
 from tilepipe.kernel.widen import body_node, maybe_constants
 from tilepipe.source import Span
 
+_MOST = 256  # bytes of a thread's values: more would not stay in registers
 LINE = 16  # bytes of the widest store, of which a tile and its stages begin at multiples
 _WIDTHS = (16, 8, 4)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
@@ -121,6 +122,8 @@ def _proved(model: KernelModel, ranges: Ranges, form: _Form) -> VectorStore | No
     strides = [model.answers.get(_stride(form.array, rank)) for rank in range(form.array.rank)]
     trips = model.trips.get(id(form.loop))
     if trips is None or not (trips.simple and trips.exact) or size not in (1, 2, 4) or plain != 1:
+        return None
+    if trips.count * int(size) > _MOST:
         return None
     if any(_constant(model, name) is None for name in form.constants) or not _begins_aligned(
         model, form.array
