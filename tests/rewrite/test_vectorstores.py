@@ -49,6 +49,8 @@ TILE = "__shared__ __align__(16) float s[4][132];"
 WIDE = {
     "floats": (body(TILE, PLAIN), 16),
     "an alignment that is raised": (body("__shared__ float s[4][132];", PLAIN), 16),
+    "a stated alignment that is raised": (body("__shared__ __align__(4) float s[4][132];", PLAIN), 16),
+    "declared with others": (body("__shared__ signed char odd[3]; __shared__ float t[1], s[4][132], d[3];", PLAIN), 16),
     "halves": (body("__shared__ __half s[4][136];", LOOP + "s[r][at + j] = __float2half(q[j] * 2.0f);"), 8),
     "bytes": (body("__shared__ signed char s[4][132];", LOOP + "s[r][at + j] = (signed char)(q[j] * 8.0f);"), 4),
     "shorts": (body("__shared__ short s[4][134];", LOOP + "s[r][at + j] = (short)(q[j] * 8.0f);"), 4),
@@ -147,8 +149,7 @@ KEPT = {
     ),
     "two stores": body(TILE, LOOP + "{ s[r][at + j] = q[j] * 2.0f; s[r][at + j] = q[j]; }"),
     "a variable that counts on": body(TILE, LOOP + "{ sum += 1.0f; s[r][at + j] = q[j] * 2.0f; }"),
-    "aligned by its author": body("__shared__ __align__(4) float s[4][132];", PLAIN),
-    "declared with another": body("__shared__ float s[4][132], d[3];", PLAIN),
+    "aligned by a name": body("__shared__ __align__(FOUR) float s[4][132];", PLAIN),
     "stages that are no whole vectors": body(
         "__shared__ float s[525];", LOOP + "s[r * 132 + at + j] = q[j];", FLAT
     ),

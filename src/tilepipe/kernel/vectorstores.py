@@ -7,8 +7,8 @@ in the loop, its values can be collected first, and stored in vectors of 16, 8 o
    whole number of vectors;
 2. no value sees what is stored: the loop reads no shared memory, and changes nothing else;
 3. the first element lies at a multiple of the vector's bytes for every thread and tile: every index is a multiple of
-   enough elements (`bounds.py`), and the tile and each of its stages begin at multiples of 16 bytes, which a
-   declaration without an alignment of its own is given;
+   enough elements (`bounds.py`), and the tile and each of its stages begin at multiples of 16 bytes, which its
+   declaration is given;
 4. an element's bytes are all there is to it (asked of the compiler), and the tile is not volatile.
 """
 
@@ -27,17 +27,18 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import Ask, KernelModel, Study
 from tilepipe.kernel.names import operator_of
 from tilepipe.kernel.statements import Statement
-from tilepipe.kernel.symbols import Symbol, declarators
+from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, TileLoop
 from tilepipe.kernel.widen import body_node, maybe_constants
 from tilepipe.source import Span
 
 _MOST = 256  # bytes of a thread's values: more would not stay in registers
-LINE = 16  # bytes of the widest store, of which a tile and its stages begin at multiples
+_LINE = 16  # bytes of the widest store, of which a tile and its stages begin at multiples
 _WIDTHS = (16, 8, 4)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _TYPE = re.compile(r"[\w:<>, ]+")
-_ALIGNED = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
+_STATES_ALIGNMENT = re.compile(r"\b(?:__align__|alignas|aligned|__aligned__)\s*\(")
+_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*\d+\s*\)")
 _COORDINATES = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim"))
 _PLAIN = frozenset((
     "identifier", "number_literal", "binary_expression", "parenthesized_expression", "field_expression",
@@ -164,13 +165,9 @@ def _begins_aligned(model: KernelModel, array: Symbol) -> bool:
     """Whether the tile and its stages begin at multiples of 16 bytes, or can be made to."""
     declared = model.file.source.slice(array.decl)
     size = next((b.bytes for b in model.buffers if b.array == array), None)
-    if size is None or size % LINE or "__shared__" not in declared:
+    if size is None or size % _LINE or "__shared__" not in declared:
         return False
-    stated = _ALIGNED.findall(declared)
-    if stated:
-        return len(stated) == declared.count("align") and any(int(n) >= LINE for n in stated)
-    node = model.file.tree.root.named_descendant_for_byte_range(array.decl.start, array.decl.end)
-    return "align" not in declared and node is not None and len(declarators(node)) == 1
+    return len(_ALIGNMENT.findall(declared)) == len(_STATES_ALIGNMENT.findall(declared))
 
 
 # -- the form ----------------------------------------------------------------------------------------------------

@@ -13,11 +13,13 @@ from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.rewrite.lines import indent_of, whole_lines
-from tilepipe.source import Edit, Span
+from tilepipe.source import Edit, Span, apply_edits
 
 STAGES = "TP_STAGES"
 _TWO = "2"
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_STATES_ALIGNMENT = re.compile(r"\b(?:__align__|alignas|aligned|__aligned__)\s*\(")
+_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,13 @@ def ring(
     factor = stages if dynamic and not extra_of_pool else 1
     more = extra if move_to_dynamic else extra_of_pool
     return Ring(
-        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, more, tuple(declarations)
+        (*header, *dict.fromkeys(edits)),
+        tuple(setup),
+        tuple(bind),
+        tuple(rebind),
+        factor,
+        more,
+        tuple(declarations),
     )
 
 
@@ -121,14 +129,26 @@ def single(model: KernelModel, aligned: frozenset[Symbol]) -> Ring:
     inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
     decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
-    raised = {a.decl: _raised(source.slice(a.decl)) for a in aligned}
-    outside = [Edit(d, text) for d, text in raised.items() if d not in decls and text != source.slice(d)]
-    return Ring((*gone, *outside), (), (), (), 1, 0, tuple(raised.get(d, source.slice(d)) for d in decls))
+    raising = {a.decl: _raising(source.slice(a.decl), a.decl.start) for a in aligned}
+    outside = [e for d, edits in raising.items() if d not in decls for e in edits]
+    moved = [
+        apply_edits(source.slice(d), _raising(source.slice(d), 0) if d in raising else ()) for d in decls
+    ]
+    return Ring((*gone, *outside), (), (), (), 1, 0, tuple(moved))
 
 
-def _raised(declared: str) -> str:
-    """The declaration of a shared array, aligned to 16 bytes unless it says how it is aligned."""
-    return declared if "align" in declared else declared.replace("__shared__", "__shared__ __align__(16)", 1)
+def _raising(declared: str, at: int) -> tuple[Edit, ...]:
+    """The edits that align a declaration of shared arrays, which stands at byte `at`, to 16 bytes at least. One that
+    is no number is taken to be enough."""
+
+    def place(start: int, end: int) -> Span:
+        return Span(at + len(declared[:start].encode()), at + len(declared[:end].encode()))
+
+    if _STATES_ALIGNMENT.search(declared):
+        stated = [m for m in _ALIGNMENT.finditer(declared) if int(m[1]) < 16]
+        return tuple(Edit(place(m.start(1), m.end(1)), "16") for m in stated)
+    end = declared.index("__shared__") + len("__shared__")
+    return (Edit(place(end, end), " __align__(16)"),)
 
 
 def _kernel_start(model: KernelModel) -> int:
@@ -177,7 +197,7 @@ def _static(
         + text[_chars(source.data, at, name.end) :]
     )
     if aligned:
-        declared_ring = _raised(declared_ring)
+        declared_ring = apply_edits(declared_ring, _raising(declared_ring, 0))
     total = -(-size * depth[1] // 128) * 128
     if dynamic:
         dims = text[_chars(source.data, at, name.end) :].rstrip().rstrip(";")
@@ -193,9 +213,9 @@ def _static(
     if _mentioned_before(model, array):
         alias = f"\n{indent_of(source, array.decl.start)}auto& {array.name} = {array.name}_ring[0];"
     if alone:
-        edits = (Edit(array.decl, declared_ring + alias),)
+        edits: tuple[Edit, ...] = (Edit(array.decl, declared_ring + alias),)
     else:
-        edits = (Edit(name, f"{array.name}_ring[{depth[0]}]"),)
+        edits = (Edit(name, f"{array.name}_ring[{depth[0]}]"), *(_raising(text, at) if aligned else ()))
         if alias:
             return f"`{array.name}` is declared together with others and used before the loop"
     return Ring(edits, (), (), (), 1, offset + total)
