@@ -17,6 +17,7 @@ from tilepipe.kernel.padding import PAD, Padding, padding
 from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.repartition import repartitioned
 from tilepipe.kernel.spread import spread_asks
+from tilepipe.kernel.vectorstores import vector_asks
 from tilepipe.kernel.widen import Narrow, Widened, constants_wanted
 from tilepipe.launch import Device
 from tilepipe.options import Options
@@ -143,7 +144,7 @@ class Job:
         return study(self.file, self.kernel, self.options.no_alias)
 
     def _questions(self, found: Study) -> tuple[Question, ...]:
-        asks = (*found.asks, *constants_wanted(found), *spread_asks(found))
+        asks = (*found.asks, *vector_asks(found), *constants_wanted(found), *spread_asks(found))
         return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
 
     @cached_property

@@ -13,6 +13,7 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.model import KernelModel, build, study
+from tilepipe.kernel.vectorstores import vector_asks
 from tilepipe.launch import CpuDevice
 from tilepipe.plan.types import Candidate, Form, Variant
 from tilepipe.problem import KernelProblem, Problem, Sizes, load_problem
@@ -99,7 +100,8 @@ class Kernel:
         found = study(file, next(k for k in file.kernels if k.name == self.name))
         if isinstance(found, Refusal):
             return found
-        asked = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in found.asks)
+        asks = (*found.asks, *vector_asks(found))
+        asked = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
         answers = toolchain().answer(self.unit(found.text), asked)
         return answers if isinstance(answers, Refusal) else build(found, answers)
 

@@ -13,6 +13,7 @@ from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import stash
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.vectorstores import vector_stores
 from tilepipe.kernel.widen import Widened
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.ablations import (
@@ -209,10 +210,13 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
             return "all buffers go the same way"
     else:
         direct, through = frozenset(), staged
+    vectors = vector_stores(model, through)
     if candidate.variant == "prefetch":
-        rings: Ring | str = single(model)
+        rings: Ring | str = single(model, frozenset(v.array for v in vectors))
     else:
-        arrays = frozenset(b.array for b in model.buffers if b.piece in widened)
+        arrays = frozenset(
+            (*(b.array for b in model.buffers if b.piece in widened), *(v.array for v in vectors))
+        )
         rings = ring(model, candidate.stages, candidate.dynamic, arrays)
     if isinstance(rings, str):
         return rings
@@ -238,7 +242,7 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
         )
     staging: Staging | None = None
     if through:
-        staged_through = stage(model, through, state.tail, counted)
+        staged_through = stage(model, through, state.tail, counted, vectors)
         if isinstance(staged_through, str):
             return staged_through
         staging = staged_through
@@ -265,10 +269,12 @@ def _stashed(
     chosen = stash(model, widths)
     if isinstance(chosen, str):
         return chosen
-    found = stashing(model, chosen, candidate.stages, state, counted, wide)
+    vectors = vector_stores(model, chosen.through)
+    found = stashing(model, chosen, candidate.stages, state, counted, wide, vectors)
     if isinstance(found, str):
         return found
     aligned = frozenset(b.array for b in model.buffers if wide.covers(model, b.piece))
+    aligned |= {v.array for v in vectors}
     rings = ring(model, candidate.stages, candidate.dynamic, aligned, found.doubled)
     if isinstance(rings, str):
         return rings

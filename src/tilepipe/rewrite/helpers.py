@@ -91,6 +91,25 @@ __device__ __forceinline__ void tp_copy_wide_up_to(void* to, const void* from, i
 }
 """
 
+_STORE_WIDE = """\
+// Stores an array of the thread's own to shared memory, `Bytes` bytes at a time; both addresses are multiples of them.
+template <int Bytes, class Element, int Count>
+__device__ __forceinline__ void tp_store_wide(Element* to, const Element (&from)[Count])
+{
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+    static_assert(sizeof(from) % Bytes == 0, "a whole number of vectors");
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(from)) / Bytes; ++i) {
+        if constexpr (Bytes == 16)
+            reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+        else if constexpr (Bytes == 8)
+            reinterpret_cast<uint2*>(to)[i] = reinterpret_cast<const uint2*>(from)[i];
+        else
+            reinterpret_cast<unsigned*>(to)[i] = reinterpret_cast<const unsigned*>(from)[i];
+    }
+}
+"""
+
 _ALIGNED = """\
 // Whether a pointer is a multiple of `bytes`.
 __device__ __forceinline__ bool tp_aligned(const void* p, unsigned bytes)
@@ -218,6 +237,7 @@ _PARTS = (
     ("TILEPIPE_COPY_WIDE", "tp_copy_wide", _WIDE),
     ("TILEPIPE_COPY_WIDE_OR_ZERO", "tp_copy_wide_or_zero", _WIDE_OR_ZERO),
     ("TILEPIPE_COPY_WIDE_UP_TO", "tp_copy_wide_up_to", _WIDE_UP_TO),
+    ("TILEPIPE_STORE_WIDE", "tp_store_wide", _STORE_WIDE),
     ("TILEPIPE_ALIGNED", "tp_aligned", _ALIGNED),
     ("TILEPIPE_GROUPS", "tp_commit", _GROUPS),
     ("TILEPIPE_AT", "tp_at", _AT),

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import KernelModel, LoadSite
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.vectorstores import VectorStore
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.project import Projection
+from tilepipe.rewrite.vectorstores import store_edits
 from tilepipe.source import Edit, SourceFile, Span
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -48,11 +50,16 @@ class Staging:
 
 
 def stage(
-    model: KernelModel, buffers: frozenset[Symbol], tail: frozenset[Item], loops: CountedLoops
+    model: KernelModel,
+    buffers: frozenset[Symbol],
+    tail: frozenset[Item],
+    loops: CountedLoops,
+    vectors: tuple[VectorStore, ...],
 ) -> Staging | str:
     """Split the loads of `buffers` into fetch and store; a reason where that cannot be done.
 
-    `tail` are the statements that advance to the next tile and run after the store.
+    `tail` are the statements that advance to the next tile and run after the store, `vectors` the stores that are made
+    in vectors.
     """
     flow = model.tile.flow
     stores = [s.item for s in model.tile.stores if s.buffer in buffers and s.kind != "compute"]
@@ -69,7 +76,7 @@ def stage(
         registers.append(register)
     fetched = flow.backward([s.item for s in sites], None, tail) | set(_inner(model, tail))
     fetch = _fetch(model, registers, frozenset(fetched), loops)
-    store = _store(model, registers, frozenset(stored), loops)
+    store = _store(model, registers, frozenset(stored), loops, vectors)
     needed = frozenset(s for i in stored for s in uses.get(i, i.own.uses))
     inner = frozenset(s for i in _inner(model, tail) for s in i.own.defs)
     if needed & inner:
@@ -170,9 +177,13 @@ def _needed_values(
 
 
 def _store(
-    model: KernelModel, registers: list[Register], stored: frozenset[Item], loops: CountedLoops
+    model: KernelModel,
+    registers: list[Register],
+    stored: frozenset[Item],
+    loops: CountedLoops,
+    vectors: tuple[VectorStore, ...],
 ) -> Projection:
-    edits: dict[int, tuple[Edit, ...]] = dict(loops.edits(stored))
+    edits = store_edits(stored, loops, vectors)
     for register in registers:
         key = id(register.site.item.statement)
         edits[key] = (*edits.get(key, ()), Edit(register.site.span, register.element))

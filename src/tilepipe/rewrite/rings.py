@@ -13,11 +13,13 @@ from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.rewrite.lines import indent_of, whole_lines
-from tilepipe.source import Edit, Span
+from tilepipe.source import Edit, Span, apply_edits
 
 STAGES = "TP_STAGES"
 _TWO = "2"
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_STATES_ALIGNMENT = re.compile(r"\b(?:__align__|alignas|aligned|__aligned__)\s*\(")
+_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ def ring(
     """Give every staged tile `stages` stages; a reason where that is not possible.
 
     `move_to_dynamic`: static tiles become dynamic shared memory, since together they exceed 48 KB. `aligned` are
-    the arrays whose stages must begin at multiples of 16 bytes, for copies wider than the author's. The arrays in
-    `doubled` get two buffers, whatever the number of stages: `{buffer}` is the index of theirs.
+    the arrays whose stages must begin at multiples of 16 bytes, for copies and stores wider than the author's. The
+    arrays in `doubled` get two buffers, whatever the number of stages: `{buffer}` is the index of theirs.
     """
     arrays = sorted({b.array for b in model.buffers}, key=lambda s: s.key)
     static, dynamic = [a for a in arrays if not a.extern], [a for a in arrays if a.extern]
@@ -110,17 +112,43 @@ def ring(
     factor = stages if dynamic and not extra_of_pool else 1
     more = extra if move_to_dynamic else extra_of_pool
     return Ring(
-        (*header, *edits), tuple(setup), tuple(bind), tuple(rebind), factor, more, tuple(declarations)
+        (*header, *dict.fromkeys(edits)),
+        tuple(setup),
+        tuple(bind),
+        tuple(rebind),
+        factor,
+        more,
+        tuple(declarations),
     )
 
 
-def single(model: KernelModel) -> Ring:
-    """The tiles as they are, one stage; declarations inside the loop move before it, where the loader needs them."""
+def single(model: KernelModel, aligned: frozenset[Symbol]) -> Ring:
+    """The tiles as they are, one stage, those in `aligned` at multiples of 16 bytes; declarations inside the loop move
+    before it, where the loader needs them."""
     source = model.file.source
     inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
     decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
-    return Ring(gone, (), (), (), 1, 0, tuple(source.slice(d) for d in decls))
+    raising = {a.decl: _raising(source.slice(a.decl), a.decl.start) for a in aligned}
+    outside = [e for d, edits in raising.items() if d not in decls for e in edits]
+    moved = [
+        apply_edits(source.slice(d), _raising(source.slice(d), 0) if d in raising else ()) for d in decls
+    ]
+    return Ring((*gone, *outside), (), (), (), 1, 0, tuple(moved))
+
+
+def _raising(declared: str, at: int) -> tuple[Edit, ...]:
+    """The edits that align a declaration of shared arrays, which stands at byte `at`, to 16 bytes at least. One that
+    is no number is taken to be enough."""
+
+    def place(start: int, end: int) -> Span:
+        return Span(at + len(declared[:start].encode()), at + len(declared[:end].encode()))
+
+    if _STATES_ALIGNMENT.search(declared):
+        stated = [m for m in _ALIGNMENT.finditer(declared) if int(m[1]) < 16]
+        return tuple(Edit(place(m.start(1), m.end(1)), "16") for m in stated)
+    end = declared.index("__shared__") + len("__shared__")
+    return (Edit(place(end, end), " __align__(16)"),)
 
 
 def _kernel_start(model: KernelModel) -> int:
@@ -168,8 +196,8 @@ def _static(
         + f"{array.name}_ring[{depth[0]}]"
         + text[_chars(source.data, at, name.end) :]
     )
-    if aligned and "align" not in declared_ring:
-        declared_ring = declared_ring.replace("__shared__", "__shared__ __align__(16)", 1)
+    if aligned:
+        declared_ring = apply_edits(declared_ring, _raising(declared_ring, 0))
     total = -(-size * depth[1] // 128) * 128
     if dynamic:
         dims = text[_chars(source.data, at, name.end) :].rstrip().rstrip(";")
@@ -185,9 +213,9 @@ def _static(
     if _mentioned_before(model, array):
         alias = f"\n{indent_of(source, array.decl.start)}auto& {array.name} = {array.name}_ring[0];"
     if alone:
-        edits = (Edit(array.decl, declared_ring + alias),)
+        edits: tuple[Edit, ...] = (Edit(array.decl, declared_ring + alias),)
     else:
-        edits = (Edit(name, f"{array.name}_ring[{depth[0]}]"),)
+        edits = (Edit(name, f"{array.name}_ring[{depth[0]}]"), *(_raising(text, at) if aligned else ()))
         if alias:
             return f"`{array.name}` is declared together with others and used before the loop"
     return Ring(edits, (), (), (), 1, offset + total)

@@ -9,12 +9,14 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import Slot, Stash
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.vectorstores import VectorStore
 from tilepipe.rewrite.asynchronous import Issue, address, asynchronous
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.project import Projection
 from tilepipe.rewrite.registers import Register, register_of, together, uses_outside
 from tilepipe.rewrite.rings import STAGES
 from tilepipe.rewrite.state import LoaderState, following_state
+from tilepipe.rewrite.vectorstores import store_edits
 from tilepipe.rewrite.wide import Repartition
 from tilepipe.source import Edit
 
@@ -40,8 +42,10 @@ def stashing(
     ahead: LoaderState,
     loops: CountedLoops,
     wide: Repartition,
+    vectors: tuple[VectorStore, ...],
 ) -> Stashing | str:
-    """Both halves of the load phase; a reason where it cannot be divided so. `ahead` is the loader's state."""
+    """Both halves of the load phase; a reason where it cannot be divided so. `ahead` is the loader's state, `vectors`
+    are the stores that are made in vectors."""
     placed: list[tuple[Slot, Register]] = []
     for number, slot in enumerate(stash.slots):
         register = register_of(slot.site, number, loops)
@@ -64,7 +68,7 @@ def stashing(
     state = following_state(model, ahead, frozenset(s for i in stored for s in uses.get(i, i.own.uses)))
     if isinstance(state, str):
         return state
-    store = _store(model, placed, stored | state.advance, loops)
+    store = _store(model, placed, stored | state.advance, loops, vectors)
     declarations = tuple(_declaration(s, r, stash.threads_text) for s, r in placed)
     return Stashing(declarations, load, store, state, _doubled(model, stash, stages))
 
@@ -123,9 +127,10 @@ def _store(
     placed: list[tuple[Slot, Register]],
     kept: frozenset[Item],
     loops: CountedLoops,
+    vectors: tuple[VectorStore, ...],
 ) -> Projection:
     """The author's own statements with the slots in the place of the loads."""
-    edits: dict[int, tuple[Edit, ...]] = dict(loops.edits(kept))
+    edits = store_edits(kept, loops, vectors)
     for slot, register in placed:
         key = id(slot.site.item.statement)
         edits[key] = (*edits.get(key, ()), Edit(slot.element.at, _place(register)))

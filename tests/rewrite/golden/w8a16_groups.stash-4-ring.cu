@@ -16,6 +16,25 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from)
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(sizeof(Element)) : "memory");
 }
 #endif
+#ifndef TILEPIPE_STORE_WIDE
+#define TILEPIPE_STORE_WIDE
+// Stores an array of the thread's own to shared memory, `Bytes` bytes at a time; both addresses are multiples of them.
+template <int Bytes, class Element, int Count>
+__device__ __forceinline__ void tp_store_wide(Element* to, const Element (&from)[Count])
+{
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+    static_assert(sizeof(from) % Bytes == 0, "a whole number of vectors");
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(from)) / Bytes; ++i) {
+        if constexpr (Bytes == 16)
+            reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+        else if constexpr (Bytes == 8)
+            reinterpret_cast<uint2*>(to)[i] = reinterpret_cast<const uint2*>(from)[i];
+        else
+            reinterpret_cast<unsigned*>(to)[i] = reinterpret_cast<const unsigned*>(from)[i];
+    }
+}
+#endif
 #ifndef TILEPIPE_GROUPS
 #define TILEPIPE_GROUPS
 // Ends a group of copies. Groups are counted by each thread for itself; an empty group counts too.
@@ -69,9 +88,11 @@ w8a16_groups(const __half* __restrict__ X, const signed char* __restrict__ Wq, c
         const int4 packed = tp_Wq0_ring[tp_stage][tp_thread];
         const signed char* q = reinterpret_cast<const signed char*>(&packed);
         const float* s = scale + (size_t)((k + wr) / GROUP) * N + n0 + wc;
+        __align__(16) __half tp_wsm_values[16];
         #pragma unroll
         for (int j = 0; j < 16; ++j)
-            wsm[wr][wc + j] = __float2half((float)q[j] * s[j]);
+            tp_wsm_values[j] = __float2half((float)q[j] * s[j]);
+        tp_store_wide<16>(&wsm[wr][wc], tp_wsm_values);
         ++t_after;
     };
     // prologue: tiles 0 .. TP_STAGES - 2 in flight; a group per stage, even an empty one, keeps the wait constant
