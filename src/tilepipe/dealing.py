@@ -29,8 +29,10 @@ _LEAST = 5  # kernels of a process: each compiles the headers anew
 def dealt(work: Work[_Answer], jobs: Sequence[Job]) -> list[_Answer]:
     """What `work` answers for the jobs, in their order, from as many processes as are worth it."""
     processes = min(PROCESSORS, len(jobs) // _LEAST)
-    forks = "fork" in multiprocessing.get_all_start_methods()
-    if len(jobs) <= _FEW or processes < 2 or not forks or any(job.device.kind != "cpu" for job in jobs):
+    forks = "fork" in multiprocessing.get_all_start_methods() and jobs[0].device.kind == "cpu"
+    # Which of several kernels of one name the compiler tells of may depend on what it is asked together.
+    distinct = len({job.kernel.name for job in jobs}) == len(jobs)
+    if len(jobs) <= _FEW or processes < 2 or not forks or not distinct:
         return work(jobs, PROCESSORS)
     shares = [jobs[start::processes] for start in range(processes)]
     answers: list[_Answer | None] = [None] * len(jobs)

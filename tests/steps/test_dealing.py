@@ -26,7 +26,15 @@ from tilepipe.steps import check_all
 ZOO = Path(__file__).parents[1] / "zoo"
 # Plain, with rows that may be padded, without a tile loop, refused.
 NAMES = ("fir_halo", "sgemm_fat25k", "conv_igemm", "row_sum_tree", "graph_walk")
-JOBS: Any = [SimpleNamespace(number=n, device=SimpleNamespace(kind="cpu")) for n in range(11)]
+
+
+def _jobs(count: int = 11, kind: str = "cpu", names: int = 11) -> Any:
+    device = SimpleNamespace(kind=kind)
+    kernels = [SimpleNamespace(name=f"k{n % names}") for n in range(count)]
+    return [SimpleNamespace(number=n, device=device, kernel=kernel) for n, kernel in enumerate(kernels)]
+
+
+JOBS = _jobs()
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +45,7 @@ def processors(monkeypatch: pytest.MonkeyPatch) -> None:
 def _large(folder: Path) -> Path:
     path = folder / "large.cu"
     parts = [
-        f"namespace n{turn}_{name} {{\n{(ZOO / f'{name}.cu').read_text()}\n}}"
+        f"namespace n{turn}_{name} {{\n{(ZOO / f'{name}.cu').read_text().replace(name, f'{name}_{turn}')}\n}}"
         for turn in range(2)
         for name in NAMES
     ]
@@ -56,9 +64,8 @@ def test_answers_come_in_order_from_several_processes() -> None:
     assert {processors for _, _, processors in answers} == {1}
 
 
-@pytest.mark.parametrize("kind, count", [("cpu", 8), ("cuda", 11)])
-def test_few_kernels_and_a_gpu_stay_in_one_process(kind: str, count: int) -> None:
-    jobs: Any = [SimpleNamespace(number=n, device=SimpleNamespace(kind=kind)) for n in range(count)]
+@pytest.mark.parametrize("jobs", [_jobs(8), _jobs(kind="cuda"), _jobs(names=10)])
+def test_few_kernels_a_gpu_and_kernels_of_one_name_stay_in_one_process(jobs: Any) -> None:
     assert {(pid, processors) for _, pid, processors in dealt(_who, jobs)} == {(os.getpid(), 2)}
 
 
@@ -106,7 +113,7 @@ def test_reports_over_processes_are_those_of_one(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(dealing, "PROCESSORS", processors)
         monkeypatch.setenv("TILEPIPE_CACHE_DIR", str(tmp_path / f"cache{processors}"))
         jobs = open_jobs(str(path), Options(device="cpu"))
-        assert isinstance(jobs, tuple) and len(jobs) == 10
+        assert isinstance(jobs, tuple) and len({job.kernel.name for job in jobs}) == 10
         reports = check_all(jobs)
         told.append([json_text(to_json(one)) for one in reports if isinstance(one, RunReport)])
     assert len(told[0]) == 10 and told[0] == told[1]
@@ -114,8 +121,8 @@ def test_reports_over_processes_are_those_of_one(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: one process")
 def test_ctrl_c_shows_one_line_and_no_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tilepipe", "check", "--device", "cpu", str(_large(tmp_path))]
-    environment = {**os.environ, "TILEPIPE_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "tilepipe", "check", str(_large(tmp_path))]
+    environment = {**os.environ, "TILEPIPE_CACHE_DIR": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
     running = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
