@@ -7,7 +7,6 @@ the answers lie in the toolchain's cache, where the steps find them; what did no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -16,24 +15,22 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
 from tilepipe.toolchain import Answer, Asked
 
-_THREADS = os.cpu_count() or 1
 
-
-def ask_ahead(jobs: Sequence[Job]) -> None:
-    """Ask what `check` will ask about the kernels of one file."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        _compile(pool, jobs[0], [job.compiled for job in jobs])
+def ask_ahead(jobs: Sequence[Job], processors: int) -> None:
+    """Ask what `check` will ask about the kernels of one file; `processors` compile at a time."""
+    with ThreadPoolExecutor(processors) as pool:
+        _compile(pool, processors, jobs[0], [job.compiled for job in jobs])
         _answer(jobs[0], [job.asked for job in jobs])
         _answer_padding(jobs)
         padded = [(job, other) for job in jobs if (other := job.padded) is not None]
-        _compile(pool, jobs[0], [_within(job, other.compiled) for job, other in padded])
+        _compile(pool, processors, jobs[0], [_within(job, other.compiled) for job, other in padded])
         _answer(jobs[0], [_within(job, other.asked) for job, other in padded])
 
 
-def _compile(pool: Executor, first: Job, kernels: Sequence[Asked | None]) -> None:
-    """Compile the kernels in as many programs as there are processors."""
+def _compile(pool: Executor, programs: int, first: Job, kernels: Sequence[Asked | None]) -> None:
+    """Compile the kernels in so many programs."""
     listed = [one for one in kernels if one is not None]
-    for part in (listed[start::_THREADS] for start in range(_THREADS)):
+    for part in (listed[start::programs] for start in range(programs)):
         pool.submit(_compile_part, first, part)
 
 

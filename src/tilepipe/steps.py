@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilepipe.ahead import ask_ahead
 from tilepipe.builds import Built, audit_candidate
+from tilepipe.dealing import dealt
 from tilepipe.diagnostics import Refusal, error
 from tilepipe.drafting import draft
 from tilepipe.emulating import Emulation
@@ -108,8 +110,12 @@ def check(job: Job) -> RunReport | Refusal:
 
 def check_all(jobs: tuple[Job, ...]) -> list[RunReport | Refusal]:
     """Steps 1 and 2 for the kernels of a file."""
+    return dealt(_check_share, jobs)
+
+
+def _check_share(jobs: Sequence[Job], processors: int) -> list[RunReport | Refusal]:
     if len(jobs) > 1:
-        ask_ahead(jobs)
+        ask_ahead(jobs, processors)
     return [check(job) for job in jobs]
 
 
