@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.rewrite.harness import snippet
 
+from tilepipe import pipeline_source
 from tilepipe.diagnostics import Refusal
 from tilepipe.kernel.acting import objects_of
 from tilepipe.kernel.repartition import repartitioned
@@ -115,3 +116,31 @@ def test_pairs_of_the_toolkit_copy_their_bits(name: str, tmp_path: Path) -> None
 def test_objects_of_members() -> None:
     assert objects_of("a[i].first.x") == ["a[i].first", "a[i]"]
     assert objects_of("p->x") == ["*(p)"] and objects_of("a[i]") == objects_of("f(a.b)[i]") == []
+
+
+_DOUBLING = "struct P { float x; __device__ P& operator=(const P& o) { x = 2 * o.x; return *this; } };"
+
+
+@pytest.mark.parametrize(
+    "declared", [_DOUBLING, _DOUBLING.replace("P", "Q") + " struct P { Q q; float x; };", ""]
+)
+def test_nothing_that_acts_when_assigned_waits_in_a_register(declared: str, tmp_path: Path) -> None:
+    (tmp_path / "p.h").write_text(_DOUBLING, encoding="utf-8")
+    source = f"""{declared or f'#include "{tmp_path}/p.h"'}
+__global__ void __launch_bounds__(128) k(const P* __restrict__ a, float* __restrict__ o, int n) {{
+    __shared__ P t[128];
+    float sum = 0;
+    for (int k = 0; k < n; ++k) {{
+        t[threadIdx.x] = a[k * 128 + threadIdx.x];
+        __syncthreads();
+        sum += t[threadIdx.x ^ 1].x;
+        __syncthreads();
+    }}
+    o[threadIdx.x] = sum;
+}}
+"""
+    for form in ("ldg-2-ring", "ldg-2-textbook", "prefetch-1-ring"):
+        refused = pipeline_source(source, "k", candidate=form)
+        assert isinstance(refused, Refusal) and "runs code of its own" in str(refused.diagnostics), form
+    plain = pipeline_source(source.replace("& operator=", "& scaled"), "k", candidate="ldg-2-ring")
+    assert not isinstance(plain, Refusal) or not declared

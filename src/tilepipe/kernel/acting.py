@@ -33,6 +33,19 @@ def acting_class(file: CudaFile, copy: Copy, answers: Answers) -> str:
     return next(iter([*written, *(t for t in types if t not in _WRITTEN_OUT)]), "")
 
 
+def acting_type(file: CudaFile, type_: str, answers: Answers) -> str:
+    """`type_` where it is, holds or extends a class whose copies run code of their own; "" where it does not: a value
+    that waits in a register is assigned once more than in the original."""
+    bare = " ".join(word for word in type_.split() if word not in ("const", "volatile"))
+    told = {
+        str(answers.get(f"type:{key[6:]}"))
+        for key, plain in answers.items()
+        if key[:6] == "plain:" and plain == 0
+    }
+    acts = bool(set(_WORD.findall(bare)) & acting_classes(file)) or bare in told - _WRITTEN_OUT
+    return bare if acts else ""
+
+
 def objects_of(source: str) -> list[str]:
     """The objects that a text like `a[i].first.x` takes a member of: a variable in between may have copied them."""
     found = []

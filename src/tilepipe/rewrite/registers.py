@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tilepipe.kernel.acting import acting_type
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import KernelModel, LoadSite
 from tilepipe.kernel.symbols import Symbol
@@ -116,11 +117,14 @@ def register_of(site: LoadSite, number: int, loops: CountedLoops) -> Register | 
     """The register for the load site of a number; a reason where it cannot have one."""
     if site.type is None:
         return "the type of a global load is not known"
+    model = loops.model
+    if acting := acting_type(model.file, site.type, model.answers):
+        return f"a `{acting}` would be assigned twice, and that runs code of its own"
     extents = []
     index = ""
     for loop, trips in zip(site.loops, site.trips, strict=True):
         if trips is None:
-            line = loops.model.file.source.line_of(loop.span.start)
+            line = model.file.source.line_of(loop.span.start)
             return f"the trip count of the copy loop at line {line} is not known at compile time"
         extents.append(max(trips.count, 1))
         index += f"[{loops.number(loop)}]"
