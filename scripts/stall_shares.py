@@ -43,7 +43,8 @@ memory, and the waits for asynchronous copies), at the target sizes, beside the 
     python scripts/stall_shares.py --write docs/stall-shares.md
 
 ncu fixes the clocks, so the times compare with each other only.
-The audit is *unknown* where a tile has too little math to hide a load (TP435).
+The audit is *unknown* where a tile has too little math to hide a load (TP435), and where fewer resident warps than the
+original's leave a part of a load's latency open (TP436).
 
 | kernel | version | audit | stalled for memory | µs |
 |---|---|---|---|---|

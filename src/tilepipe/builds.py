@@ -8,7 +8,7 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
 from tilepipe.evidence.sass import Expectation, audit
 from tilepipe.evidence.types import Correctness, Races, Sass, Trial
-from tilepipe.gpu import MAX_THREADS_PER_BLOCK, occupancy
+from tilepipe.gpu import MAX_THREADS_PER_BLOCK, WARP, occupancy
 from tilepipe.job import Job
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
@@ -196,6 +196,12 @@ def resident_blocks(job: Job, cubin: Compiled | Refusal, candidate: Candidate | 
     return occupancy(job.arch, job.threads, cubin.registers, shared).blocks
 
 
+def _resident_warps(job: Job, cubin: Compiled, candidate: Candidate | None) -> int:
+    """Resident warps per SM of a compiled kernel, zero where no block size is known."""
+    warps = -(-(job.known_threads or 0) // WARP)
+    return resident_blocks(job, cubin, candidate) * warps
+
+
 def launches_compile(job: Job, built: Built) -> bool | None:
     """Whether a file with edited launches compiles with its host code; None where nothing can tell."""
     if not built.rewrite.edited_launches:
@@ -262,6 +268,8 @@ def audit_candidate(job: Job, model: KernelModel, built: Built) -> Sass:
         replace(
             expectation(model, built.candidate, built.rewrite.fallback),
             threads=job.known_threads or MAX_THREADS_PER_BLOCK,
+            warps=_resident_warps(job, built.cubin, built.candidate),
+            warps_original=_resident_warps(job, original, None),
         ),
     )
     return replace(sass, registers=built.cubin.registers, registers_original=original.registers)

@@ -60,6 +60,7 @@ CLASSES = {
 }
 PIPELINED = "pipelined properly"
 LITTLE_MATH = "hardly any math"
+FEWER_WARPS = "fewer warps, short window"
 
 # kernels/stream.cu: one source with degree 1, where nothing can be told of overlap, and with degree 16.
 _BLOCK = {"threads": 256}
@@ -142,6 +143,9 @@ def stream_labels() -> list[Label]:
         *(Label(f"stream_{n}", kind, e, "failed", (c,)) for n, (e, c, kind) in STREAM_DEFECTS.items()),
         *(Label(f"polynomial_{n}", PIPELINED, e, "passed", ()) for n, e in enough.items()),
         Label("polynomial_original", "un-pipelined", STREAM_FORMS["original"], "failed", ("TP420",)),
+        Label("polynomial_ring2", FEWER_WARPS, ring(2, warps=8, warps_original=16), "unknown", ("TP436",)),
+        Label("polynomial_ring2", PIPELINED, ring(2, warps=8, warps_original=8), "passed", ()),
+        Label("polynomial_ring3", PIPELINED, ring(3, warps=16, warps_original=32), "passed", ()),
     ]
 
 

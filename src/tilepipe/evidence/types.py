@@ -129,8 +129,8 @@ class Sass:
     @property
     def is_read(self) -> bool:
         """Whether the machine code was understood, so that its numbers hold: the verdict is there, or is open only
-        because a tile has too little math (TP435)."""
-        return self.status != "unknown" or set(self.codes) == {"TP435"}
+        because a tile has too little math (TP435) or the SM too few warps (TP436)."""
+        return self.status != "unknown" or set(self.codes) in ({"TP435"}, {"TP436"})
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tilepipe.evidence.sass.judge import (
     Finding,
     main_loop,
     status_of,
-    too_little_math,
+    too_little_to_tell,
 )
 from tilepipe.evidence.sass.measure import LoopFacts, main_loops, measure
 from tilepipe.evidence.types import Sass
@@ -46,7 +46,7 @@ def audit_alone(text: str, arch: str, symbol: str, threads: int = MAX_THREADS_PE
         message = f"the verdict depends on how many block barriers a tile passes: {numbers}"
         findings = [Finding(AMBIGUOUS, "unknown", message)]
     elif not any(found for _, _, found in judged):
-        findings = _too_little_math(judged)
+        findings = _too_little_to_tell(judged)
     findings = findings + _text_findings(function, graph, facts)
     return replace(loop_evidence(arch, facts, findings, expectation), spills=local_accesses(function))
 
@@ -59,9 +59,9 @@ def _barriers_a_tile(graph: Graph) -> list[int]:
     return possible or [1]
 
 
-def _too_little_math(judged: list[_Judged]) -> list[Finding]:
+def _too_little_to_tell(judged: list[_Judged]) -> list[Finding]:
     """The finding with the most math a tile, if there is one for every number of barriers."""
-    found = [too_little_math(facts, expected) for expected, facts, _ in judged if facts is not None]
+    found = [too_little_to_tell(facts, expected) for expected, facts, _ in judged if facts is not None]
     return found[-1] if all(found) else []
 
 

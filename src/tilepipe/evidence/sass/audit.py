@@ -20,7 +20,7 @@ from tilepipe.evidence.sass.judge import (
     judged_loads,
     main_loop,
     status_of,
-    too_little_math,
+    too_little_to_tell,
 )
 from tilepipe.evidence.sass.measure import LoopFacts, main_loops, measure
 from tilepipe.evidence.sass.timeline import timeline
@@ -50,7 +50,7 @@ def audit(
     graph = build_graph(pipelined)
     facts, findings = main_loop(graph, expectation)
     if facts is not None and not findings:
-        findings = too_little_math(facts, expectation)
+        findings = too_little_to_tell(facts, expectation)
     before = _original_loops(build_graph(original), expectation)
     math = expectation.math_per_tile or (facts.math_per_tile if facts else None)
     math_before = expectation.math_per_tile_original or agreed(loop.math_per_tile for loop in before)

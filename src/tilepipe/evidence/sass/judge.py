@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilepipe.evidence.sass.cfg import Graph, Loop
-from tilepipe.evidence.sass.hiding import hides_nothing
+from tilepipe.evidence.sass.hiding import hides_less, hides_nothing
 from tilepipe.evidence.sass.measure import LoadFacts, LoopFacts, main_loops, measure
 from tilepipe.evidence.types import Status
 from tilepipe.gpu import MAX_THREADS_PER_BLOCK
@@ -24,6 +24,7 @@ NO_LOOP = "TP430"
 AMBIGUOUS = "TP431"
 NO_ENCODING = "TP432"
 TOO_LITTLE_MATH = "TP435"
+FEWER_WARPS = "TP436"
 
 _PLACES = frozenset((NOT_OVERLAPPED, BARRIER_BETWEEN))  # findings on where in the math a load stands
 _TILE_READ = 0.5  # of a tile's shared loads; a thread may read back a little that it copied itself
@@ -45,7 +46,8 @@ class Expectation:
     replace the static ones. `stages` is the depth of the ring: a copy issued for a stage must be waited for
     before that stage is read, `stages` - 1 tiles later. `fragments`: a tile's barrier stands before its last
     group, and copies may be issued in any of them, so that it may follow soon. `threads` of a block: without
-    knowing, as many as a block can have.
+    knowing, as many as a block can have. `warps` of an SM that are resident, and `warps_original`; zero where
+    nobody said.
     """
 
     asynchronous: bool
@@ -59,6 +61,8 @@ class Expectation:
     registers: bool = True
     fragments: bool = False
     threads: int = MAX_THREADS_PER_BLOCK
+    warps: int = 0
+    warps_original: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,14 @@ def main_loop(graph: Graph, expected: Expectation) -> tuple[LoopFacts | None, li
     return _deciding([_judge(graph, loop, expected) for loop in candidates], graph, expected)
 
 
-def too_little_math(facts: LoopFacts, expected: Expectation) -> list[Finding]:
+def too_little_to_tell(facts: LoopFacts, expected: Expectation) -> list[Finding]:
     """What leaves the verdict on a loop open against which nothing else is found."""
-    message = hides_nothing(facts, expected.threads)
-    return [Finding(TOO_LITTLE_MATH, "unknown", message)] if message else []
+    if message := hides_nothing(facts, expected.threads):
+        return [Finding(TOO_LITTLE_MATH, "unknown", message)]
+    cycles = [load.cycles for load in judged_loads(facts, expected)]
+    if message := hides_less(cycles, expected.warps, expected.warps_original):
+        return [Finding(FEWER_WARPS, "unknown", message)]
+    return []
 
 
 def _deciding(
