@@ -26,7 +26,7 @@ from tilepipe.launch import CpuDevice
 from tilepipe.launch.types import LaunchOptions, Loaded, RunResult
 from tilepipe.opening import open_jobs
 from tilepipe.options import Options
-from tilepipe.problem import ArraySpec, Case, Parameter, ScalarSpec, Sizes, fresh_copy, make_case, tile_sizes
+from tilepipe.problem import ArraySpec, Case, Parameter, Sizes, fresh_copy, make_case, tile_sizes
 from tilepipe.problem.dtypes import is_float
 from tilepipe.rewrite import Rewrite
 
@@ -53,6 +53,7 @@ _UNEVEN = (
 # A mutant whose endless loop passes barriers is given up after this many times what the unbroken kernel takes.
 _PATIENCE = 10
 _LEAST_SECONDS = 4.0
+_OFFSETS = (1, 2, 4)  # elements
 
 
 @cache
@@ -97,20 +98,32 @@ class Subject:
 
     def _unaligned(self, original: Loaded, parameters: tuple[Parameter, ...]) -> list[Launch]:
         """The author's own loop runs where arrays begin between multiples of 16 bytes: the problem's small sizes so,
-        arrays shifted by as few elements as the original allows."""
+        each array shifted by as few elements as the original allows."""
         problem = self.job.problem
         assert problem is not None
-        for offset in (1, 2, 4):
-            shifted = replace(
-                self, job=replace(self.job, problem=replace(problem, args=_shifted(problem.args, offset)))
-            )
-            own = [(n, s) for n, s in problem.sizes.items() if n in ("small", *_UNEVEN)]
-            with suppress(_FaultyError):
-                return [
-                    _launch(shifted, original, parameters, f"{name}, arrays shifted", sizes, False)
-                    for name, sizes in own
-                ]
-        return []
+        shifted = self
+        for name in [a.name for a in problem.args if isinstance(a, ArraySpec)]:
+            for offset in _OFFSETS:
+                further = shifted._with_shifted(name, offset)
+                with suppress(_FaultyError):
+                    _launch(further, original, parameters, "small", problem.sizes["small"], False)
+                    shifted = further
+                    break
+        own = [(n, s) for n, s in problem.sizes.items() if n in ("small", *_UNEVEN)]
+        return [
+            _launch(shifted, original, parameters, f"{name}, arrays shifted", sizes, False)
+            for name, sizes in own
+        ]
+
+    def _with_shifted(self, name: str, offset: int) -> Subject:
+        """One array more is a view, `offset` elements into its memory."""
+        problem = self.job.problem
+        assert problem is not None
+        args = tuple(
+            replace(a, offset=offset) if isinstance(a, ArraySpec) and a.name == name else a
+            for a in problem.args
+        )
+        return replace(self, job=replace(self.job, problem=replace(problem, args=args)))
 
     @cached_property
     def patience(self) -> float:
@@ -148,11 +161,6 @@ def size_sets(job: Job, stages: int) -> dict[str, Sizes]:
 
 class _FaultyError(Exception):
     """The original itself is not clean."""
-
-
-def _shifted(args: tuple[ArraySpec | ScalarSpec, ...], offset: int) -> tuple[ArraySpec | ScalarSpec, ...]:
-    """Arrays that are views, `offset` elements into their memory."""
-    return tuple(replace(a, offset=offset) if isinstance(a, ArraySpec) else a for a in args)
 
 
 _WITH_NAN = ", some inputs NaN"
