@@ -187,7 +187,13 @@ LED = (
         (LED + " sum += taken(&s[warp * W], lane % 2 * 32);", "is not bounded"),
         (LED + " sum += sizeof(s);", "is not understood"),
         (LED + "{" + LED.replace(", W,", ", W / 2,") + "}", "its extents are not known"),
-        ("sum += s[warp * W + lane];", "no leading dimension tells"),
+        ("sum += s[warp * W + lane];", "padded"),  # the index tells the row's length
+        ("sum += s[(warp * 2 + 1) * W + lane * 2 % 64];", "padded"),
+        ("sum += s[warp * 64 + lane % 8 * 8 + lane / 8];", "padded"),  # the largest factor
+        ("sum += s[warp * W + lane] + s[warp * 32 + lane];", "its extents are not known"),
+        ("sum += s[warp * W + lane] + taken(s, tid);", "is not bounded"),
+        ("sum += s[warp * 24 + lane];", "its size is no whole number of rows"),
+        ("sum += s[tid];", "nothing tells how long its rows are"),
     ],
 )  # fmt: skip
 def test_a_tile_with_one_extent(body: str, expected: str, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ KERNELS = (
     "examples/sgemm_tiled.cu",
     "tests/zoo/bgemm_strided_half.cu",
     "tests/zoo/trmm_varlen.cu",
+    "tests/zoo/igemm_bytes.cu",
+    "tests/zoo/sgemm_copyloop.cu",
 )
 
 
@@ -130,6 +132,8 @@ def test_a_padded_candidate_is_chosen_when_asked_for_and_its_source_is_as_record
         ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "kk], BK + 16)", "kk], BK)"),
         ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "smem_b[i + i / BN * 16]", "smem_b[i]"),
         ("examples/igemm_wmma.cu", "cp_async-2-ring-16-pad", "[BM * BK + 1024]", "[BM * BK]"),
+        ("tests/zoo/igemm_bytes.cu", "cp_async-2-ring-16-pad", "(tm + i) * (KT + 16)", "(tm + i) * KT"),
+        ("tests/zoo/igemm_bytes.cu", "cp_async-2-ring-16-pad", "&act[i + i / KT * 16]", "&act[i]"),
     ],
 )
 def test_a_place_that_is_forgotten_is_caught(path: str, candidate: str, was: str, now: str) -> None:

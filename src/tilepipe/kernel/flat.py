@@ -57,6 +57,17 @@ def place(index: Node, at: Node, ranges: Ranges, rows: Rows) -> Place | None:
     return Place(row, column, (edit,))
 
 
+def row_length(index: Node, at: Node, ranges: Ranges) -> Node | None:
+    """The constant that an index spells as the length of a row: the largest factor of its terms, None without one."""
+    factors: list[tuple[int, Node]] = []
+    for term in _terms(index):
+        found = _row_factor(term, lambda node: ranges.of(node, at).value is not None)
+        value = ranges.of(found[1], at).value if found is not None else None
+        if found is not None and value is not None:
+            factors.append((value, found[1]))
+    return max(factors, key=lambda pair: pair[0])[1] if factors else None
+
+
 def _spelled(index: Node, at: Node, ranges: Ranges, length: int, more: int) -> Place | None:
     """`row * length + column`, with terms in any order; None for another form, or a column beyond the row."""
     row, column = number(0), number(0)

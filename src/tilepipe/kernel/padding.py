@@ -8,7 +8,8 @@ A row is padded only if every mention of the array in the kernel is an access to
 proved to stay in that row; then each element is found where it was put, whatever else the kernel does. The forms are
 those of `accesses.py`. And beside:
 
-- An array with one extent has rows as long as its leading dimension says; its indices are changed as `flat.py` tells.
+- An array with one extent has rows as long as its leading dimension says, or as all indices that are spelled `row *
+  length + column` say; its indices are changed as `flat.py` tells.
 - The leading dimension given to a `wmma` access is the row's length, and becomes the padded one. CUDA wants the address
   of a fragment to be a multiple of 32 bytes, and the leading dimension one of 16 (CUDA C++ Programming Guide, "Warp
   Matrix Functions"): the row's number is proved even, so that what the padding adds to the address is a multiple
@@ -28,9 +29,9 @@ from tree_sitter import Node
 
 from tilepipe.kernel.accesses import Accesses, RowAccess
 from tilepipe.kernel.bounds import Range, Ranges
-from tilepipe.kernel.flat import Rows
+from tilepipe.kernel.flat import Rows, row_length
 from tilepipe.kernel.macros import addend, operand
-from tilepipe.kernel.mentions import KeepsLayoutError
+from tilepipe.kernel.mentions import KeepsLayoutError, identifiers
 from tilepipe.kernel.model import Answers, Ask, KernelModel
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.wmma import leading_dimensions
@@ -176,18 +177,32 @@ class _Padder:
         return whole // row, row, size
 
     def _led(self, array: Symbol, size: int) -> int | None:
-        """Bytes of a row of an array with one extent, by the leading dimension of its matrix accesses."""
-        leading = self._all_leading(array)
-        if not leading:
-            raise KeepsLayoutError("it has one extent, and no leading dimension tells how long its rows are")
-        lengths = {self.ranges.of(node, node).value for node in leading}
+        """Bytes of a row of an array with one extent."""
+        lengths = {self.ranges.of(node, node).value for node in self._row_lengths(array)}
+        if not lengths:
+            raise KeepsLayoutError("it has one extent, and nothing tells how long its rows are")
         length = lengths.pop() if len(lengths) == 1 else None
         return length * size if length else None
 
-    def _all_leading(self, array: Symbol) -> list[Node]:
+    def _row_lengths(self, array: Symbol) -> list[Node]:
+        """Where an array with one extent is told how long its rows are: the leading dimensions of its matrix accesses,
+        else the factors of its indices."""
         body = self.model.kernel.body
         root = self.model.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
-        return leading_dimensions(root, array.name) if root is not None else []
+        if root is None:
+            return []
+        if leading := leading_dimensions(root, array.name):
+            return leading
+        found = (self._factor(node) for node in identifiers(root, array.name))
+        return [factor for factor in found if factor is not None]
+
+    def _factor(self, name: Node) -> Node | None:
+        """What the index of `A[index]` spells as the length of a row; None for another mention."""
+        whole = name.parent
+        indices = whole.child_by_field_name("indices") if whole is not None else None
+        if whole is None or indices is None or len(indices.named_children) != 1:
+            return None
+        return row_length(indices.named_children[0], whole, self.ranges)
 
     def _row_name(self, array: Symbol, length: int) -> str:
         """What the author calls the length of a row, if it is a name of the file that no variable of the kernel hides;
@@ -195,7 +210,7 @@ class _Padder:
         declared = {s.name for st in self.model.analysed.body.walk() for s in st.declares}
         declared |= set(self.model.kernel.parameters)
         names = [
-            self.model.file.source.slice(span(n)) for n in self._all_leading(array) if n.type == "identifier"
+            self.model.file.source.slice(span(n)) for n in self._row_lengths(array) if n.type == "identifier"
         ]
         name = next((name for name in names if name not in declared), str(length))
         return operand(name, self.model.file.macros)
