@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from tilepipe.banks import bank_conflicts
@@ -13,17 +15,18 @@ from tilepipe.builds import (
     build_controls,
     extra_tile_counts,
     in_ptx,
+    resident_blocks,
     verify_candidate,
 )
 from tilepipe.diagnostics import Diagnostic, Refusal
-from tilepipe.evidence.benchmark import beats, benchmark, fastest
+from tilepipe.evidence.benchmark import benchmark, fastest
 from tilepipe.evidence.correctness import changed_launch
 from tilepipe.evidence.types import Benchmark, Correctness, Limit, Races, Sass
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Contender, CpuDevice, CudaDevice
 from tilepipe.limits import NO_GPU, overlap_limit
-from tilepipe.plan.candidates import capped
+from tilepipe.plan.candidates import capped, uncapped
 from tilepipe.planning import (
     Planned,
     Progress,
@@ -39,7 +42,7 @@ from tilepipe.planning import (
 from tilepipe.problem import make_case
 from tilepipe.report import Evidence, RunReport, refused_report, with_checklist
 
-_FINALISTS = 3  # candidates that are tried once more, with a bound
+_FINALISTS = 3  # candidates that are tried once more, with other bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +143,7 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
         if isinstance(sifted, RunReport):
             return sifted
         right, report = [*right, *sifted[0]], sifted[1]
-        progress("timing all with the bound that helps the original")
+        progress("timing the fastest with other bounds, too")
         timed = measure(planned.job, device, right)
     winner = fastest(timed.original, timed.candidates) if timed.original is not None else None
     chosen = next((b for b in right if b.candidate.id == winner), None)
@@ -182,25 +185,32 @@ def _sift(
 
 
 def bounded_finalists(job: Job, model: KernelModel, built: list[Built], timed: Benchmark) -> list[Built]:
-    """The fastest candidates with the minimum of resident blocks that makes the original itself faster; none where
-    none does. What such a bound is worth can be told neither from registers nor from the audit, so it is tried where
-    the control says that it is worth something."""
-    original = timed.original
-    bounds = {
-        int(name.rpartition("-b")[2]): t
-        for name, t in timed.controls.items()
-        if name.startswith("original-b")
-    }
-    helping = [n for n, t in bounds.items() if original is not None and beats(original, t)]
-    if not helping or (job.unstated_threads and not job.options.allow_launch_change):
+    """The fastest candidates with other minima of resident blocks stated: one, two, as many as they have, one more.
+
+    ptxas orders loads and allocates registers differently for each of them. What that is worth can be told neither
+    from registers nor from the audit, nor from what it does to the original (docs/measurements.md), so it is timed.
+    Left out is what compiles to code that is there already, and all of it where a bound would rule launches out.
+    """
+    if timed.original is None or (job.unstated_threads and not job.options.allow_launch_change):
         return []
-    blocks = min(helping, key=lambda n: bounds[n].median_ms)
-    by_id = {b.candidate.id: b.candidate for b in built}
-    ranked = sorted(timed.candidates, key=lambda name: timed.candidates[name].median_ms)
-    plain = [by_id[name] for name in ranked[:_FINALISTS] if not by_id[name].min_blocks]
-    wanted = [c for one in plain if (c := capped(one, blocks, job.unstated_threads)).id not in by_id]
-    made = (build_candidate(job, model, candidate) for candidate in wanted)
-    return [one for one in made if isinstance(one, Built)]
+    by_id = {b.candidate.id: b for b in built}
+    families: dict[str, Built] = {}
+    for name in sorted(timed.candidates, key=lambda name: timed.candidates[name].median_ms):
+        families.setdefault(uncapped(by_id[name].candidate).id, by_id[name])
+    wanted = [
+        capped(uncapped(one.candidate), blocks, job.unstated_threads)
+        for one in list(families.values())[:_FINALISTS]
+        for blocks in sorted({1, 2, *_near(resident_blocks(job, one.cubin, one.candidate))})
+    ]
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        made = list(pool.map(lambda candidate: build_candidate(job, model, candidate), wanted))
+    images = {b.cubin.image for b in built}
+    found = {b.cubin.image: b for b in reversed(made) if isinstance(b, Built) and b.cubin.image not in images}
+    return list(reversed(found.values()))
+
+
+def _near(blocks: int) -> tuple[int, int]:
+    return blocks, blocks + 1
 
 
 def limit_of_fastest(

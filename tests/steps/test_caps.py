@@ -14,6 +14,7 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.evidence.types import Benchmark, Timing
 from tilepipe.job import Job
 from tilepipe.options import Options
+from tilepipe.plan.candidates import base_id, capped
 from tilepipe.plan.types import Candidate
 from tilepipe.proving import bounded_finalists
 from tilepipe.report import RunReport, to_json
@@ -116,29 +117,48 @@ def timing(median_ms: float) -> Timing:
     return Timing(median_ms, 0.01, 1 / median_ms)
 
 
-def finalists(job: Job, control: float) -> list[str]:
-    """What is tried once more where the original takes 1 ms and a bound of one block brings it to `control`."""
+def finalists(job: Job, *names: str) -> list[str]:
+    """What is tried once more where these candidates were timed, the fastest first."""
     model = job.model
     assert not isinstance(model, Refusal)
-    names = ("cp_async-4-ring", "cp_async-2-ring", "ldg-2-ring", "ldg-2-textbook")
     built = [b for name in names if isinstance(b := build_candidate(job, model, by_id(job, name)), Built)]
     times = {name: timing(0.5 + 0.1 * rank) for rank, name in enumerate(names)}
-    controls = {"original-b1": timing(control), "original-b9": timing(1.2)}
-    timed = Benchmark("passed", "target", "ms", timing(1.0), times, controls=controls)
+    timed = Benchmark("passed", "target", "ms", timing(1.0), times)
     return [b.candidate.id for b in bounded_finalists(job, model, built, timed)]
 
 
 def by_id(job: Job, name: str) -> Candidate:
     assert not isinstance(job.plan, Refusal)
-    return next(c for c in job.plan.candidates if c.id == name)
+    plain, _, blocks = base_id(name)
+    found = next(c for c in job.plan.candidates if c.id == plain)
+    return capped(found, blocks, job.unstated_threads) if blocks else found
 
 
-def test_the_fastest_are_tried_with_a_bound_that_helps_the_original() -> None:
+RINGS = ("cp_async-4-ring", "cp_async-2-ring", "ldg-2-ring", "ldg-2-textbook")
+
+
+def test_the_fastest_are_tried_with_other_bounds() -> None:
+    tried = finalists(opened(HERE / "conv_igemm.cu"), *RINGS)
+    assert {base_id(name)[0] for name in tried} == set(RINGS[:3])
+    assert {base_id(name)[2] for name in tried} >= {1}
+
+
+def test_finalists_of_the_same_code_are_tried_once() -> None:
     job = opened(HERE / "conv_igemm.cu")
-    assert finalists(job, 0.9) == ["cp_async-4-ring-b1", "cp_async-2-ring-b1", "ldg-2-ring-b1"]
-    assert finalists(job, 0.995) == []  # within the spread
+    tried = finalists(job, RINGS[0])
+    assert 1 <= len(tried) <= 4
+    model = job.model
+    assert not isinstance(model, Refusal)
+    made = [build_candidate(job, model, by_id(job, name)) for name in (RINGS[0], *tried)]
+    images = [b.cubin.image for b in made if isinstance(b, Built)]
+    assert len(set(images)) == len(images) == len(tried) + 1
+
+
+def test_a_finalist_with_a_bound_is_tried_with_others() -> None:
+    tried = finalists(opened(HERE / "conv_igemm.cu"), f"{RINGS[0]}-b1")
+    assert tried and f"{RINGS[0]}-b1" not in tried
 
 
 def test_a_bound_that_rules_launches_out_is_not_tried_unasked() -> None:
-    assert finalists(opened(NBODY), 0.9) == []
-    assert "cp_async-4-ring-b1" in finalists(opened(NBODY, allow_launch_change=True), 0.9)
+    assert finalists(opened(NBODY), RINGS[0]) == []
+    assert finalists(opened(NBODY, allow_launch_change=True), RINGS[0])

@@ -111,6 +111,15 @@ def capped(candidate: Candidate, blocks: int, threads: int = 0) -> Candidate:
     return replace(changed, reason=reason)
 
 
+def uncapped(candidate: Candidate) -> Candidate:
+    """The candidate without a minimum of resident blocks."""
+    if not candidate.min_blocks:
+        return candidate
+    identifier = candidate.id.removesuffix(f"-b{candidate.min_blocks}")
+    reason = None if candidate.threads else candidate.reason
+    return replace(candidate, id=identifier, min_blocks=0, threads=0, reason=reason)
+
+
 def remedied(candidate: Candidate, remedy: Remedy) -> Candidate:
     """The candidate with a remedy against loads that the compiler moves."""
     return replace(candidate, id=f"{candidate.id}-{remedy}", remedy=remedy)
