@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tilepipe.diagnostics import Refusal
+from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
 from tilepipe.evidence.sass import Expectation, audit
 from tilepipe.evidence.types import Correctness, Races, Sass, Trial
 from tilepipe.gpu import MAX_THREADS_PER_BLOCK, occupancy
 from tilepipe.job import Job
+from tilepipe.kernel.instance import Guard
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Device
@@ -50,24 +52,62 @@ class Built:
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
     """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
-    aligned = job.options.aligned
-    made = (
-        _with_padding(job, candidate) if candidate.padding else rewrite(model, candidate, job.wide, aligned)
-    )
+    made = _written(job, model, candidate)
     if isinstance(made, Refusal):
         return made
     cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
     return cubin if isinstance(cubin, Refusal) else Built(candidate, made, cubin)
 
 
-def _with_padding(job: Job, candidate: Candidate) -> Rewrite | Refusal:
-    """Rewrite the kernel whose tiles have padded rows."""
+def _written(job: Job, model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
+    """The candidate's text, for all instances of a template that the file names: it has to be the same for each, and
+    no others compile."""
+    if isinstance(job.guards, Refusal):
+        return job.guards
+    instances = [job.guards]
+    others: list[Job] = []
+    for other in job.others:
+        known = other.model if isinstance(other.model, Refusal) else other.guards
+        if isinstance(known, Refusal):
+            return _not_for(candidate, job, other, known.diagnostics[0].message)
+        if known not in instances:  # the same instance may be spelled in several ways
+            instances.append(known)  # type: ignore[arg-type]
+            others.append(other)
+    made = _rewritten(job, model, candidate, instances)
+    for other in others if not isinstance(made, Refusal) else ():
+        theirs = _rewritten(other, other.model, candidate, instances)  # type: ignore[arg-type]
+        if isinstance(theirs, Refusal):
+            return _not_for(candidate, job, other, theirs.diagnostics[0].message)
+        if theirs.text != made.text:
+            return _not_for(candidate, job, other, "its text would be another")
+    return made
+
+
+def _not_for(candidate: Candidate, job: Job, other: Job, why: str) -> Refusal:
+    return refusal(
+        "TP161",
+        f"candidate {candidate.id} cannot be emitted: it is made for `{job.instance}`, and the file names "
+        f"`{other.instance}` too, for which it is not right ({why})",
+        job.place,
+        help=f"give `{other.instance}` a kernel of its own: a copy of the template under another name",
+    )
+
+
+def _rewritten(
+    job: Job, model: KernelModel, candidate: Candidate, instances: Sequence[tuple[Guard, ...]]
+) -> Rewrite | Refusal:
+    aligned = job.options.aligned
+    if not candidate.padding:
+        return rewrite(model, candidate, job.wide, aligned, instances=instances)
     padded = job.padded
     if padded is None or job.padding is None:
         raise ValueError(f"{candidate.id} without a padded tile")
-    model = padded.model
-    aligned = job.options.aligned
-    made = model if isinstance(model, Refusal) else rewrite(model, candidate, padded.wide, aligned)
+    found = padded.model
+    made = (
+        found
+        if isinstance(found, Refusal)
+        else rewrite(found, candidate, padded.wide, aligned, instances=instances)
+    )
     if isinstance(made, Refusal):
         return made
     names = ", ".join(f"`{name}`" for name in job.padding.rows)

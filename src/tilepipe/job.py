@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
+from tilepipe.diagnostics import Diagnostic, Place, Refusal, error, refusal
 from tilepipe.gpu import Arch
 from tilepipe.kernel.file import CudaFile, KernelText
+from tilepipe.kernel.instance import Guard, Unguarded, guards, instance_asks, more_asks
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import Answers, KernelModel, Study, build, study
 from tilepipe.kernel.padding import PAD, Padding, padding
 from tilepipe.kernel.pool import tile_part
+from tilepipe.kernel.questions import Ask
 from tilepipe.kernel.repartition import repartitioned
 from tilepipe.kernel.spread import spread_asks
 from tilepipe.kernel.vectorstores import vector_asks
@@ -33,7 +36,7 @@ from tilepipe.problem import (
     check_problem,
 )
 from tilepipe.problem.expressions import evaluate, evaluate_number
-from tilepipe.rewrite.launches import find_launches, launched_instance
+from tilepipe.rewrite.launches import find_launches, launched_instance, named_instances
 from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.resources import Resources as Usage
@@ -43,6 +46,11 @@ DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
 _UNTIMED = "padded rows are chosen by timing, and there is no GPU here: name one with --candidate"
 DEFAULT_THREADS = 256  # a block where neither problem file nor __launch_bounds__ says
+
+
+def _put(asks: Iterable[Ask]) -> tuple[Question, ...]:
+    """The asks of the analysis as the compiler's questions."""
+    return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +65,7 @@ class Job:
     toolchain: Toolchain
     device: Device
     arch: Arch
+    template_id: str | None = None  # to be looked at in place of what problem file and launches say
 
     @property
     def path(self) -> str:
@@ -79,6 +88,8 @@ class Job:
     @cached_property
     def instance(self) -> str | None:
         """The template-id that is looked at: the problem file's, else that of the file's launches."""
+        if self.template_id is not None:
+            return self.template_id
         if self.problem is not None and self.problem.instantiate is not None:
             return self.problem.instantiate
         return launched_instance(self.file, self.kernel) if self.kernel.template else None
@@ -144,8 +155,9 @@ class Job:
         return study(self.file, self.kernel, self.options.no_alias)
 
     def _questions(self, found: Study) -> tuple[Question, ...]:
-        asks = (*found.asks, *vector_asks(found), *constants_wanted(found), *spread_asks(found))
-        return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
+        instance = instance_asks(found.analysed.kernel, self.instance)
+        asks = (*found.asks, *vector_asks(found), *constants_wanted(found), *spread_asks(found), *instance)
+        return _put(asks)
 
     @cached_property
     def _studied(self) -> tuple[KernelModel, tuple[Widened | Narrow, ...]] | Refusal:
@@ -159,6 +171,33 @@ class Job:
         if isinstance(model, Refusal):
             return model
         return model, repartitioned(model, answers, self._block)
+
+    @cached_property
+    def guards(self) -> tuple[Guard, ...] | Refusal:
+        """What holds in the instance that is looked at and in no other; TP160 where that cannot be said."""
+        found = self._found
+        if isinstance(found, Refusal) or isinstance(self.model, Refusal):
+            return ()
+        answers, kernel = self.model.answers, found.analysed.kernel
+        asks = more_asks(kernel, self.instance, answers)
+        told = self.toolchain.answer(self.unit(found.text), _put(asks)) if asks else {}
+        known = guards(kernel, self.instance, answers if isinstance(told, Refusal) else {**answers, **told})
+        if not isinstance(known, Unguarded):
+            return known
+        what = f"its argument `{known.argument}`" if known.argument else "its argument"
+        return refusal(
+            "TP160",
+            f"nothing tells `{self.instance or self.kernel.name}` from other instances within the kernel: {what} for "
+            f"`{known.parameter}` has no name there",
+            self.place,
+            help="declare what the argument names before the kernel",
+        )
+
+    @cached_property
+    def others(self) -> tuple[Job, ...]:
+        """The other instances of the template that the file names."""
+        named = named_instances(self.file, self.kernel) if self.instance is not None else ()
+        return tuple(replace(self, template_id=name) for name in named if name != self.instance)
 
     @property
     def narrow(self) -> tuple[Narrow, ...]:
@@ -244,8 +283,7 @@ class Job:
         if not self._may_be_padded or isinstance(model, Refusal):
             return None
         asks = padding(model, answers).asks
-        questions = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
-        return Asked(self.unit(model.file.source.text), questions, self.kernel.span) if asks else None
+        return Asked(self.unit(model.file.source.text), _put(asks), self.kernel.span) if asks else None
 
     @cached_property
     def padded(self) -> Job | None:
