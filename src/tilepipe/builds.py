@@ -64,32 +64,34 @@ def _written(job: Job, model: KernelModel, candidate: Candidate) -> Rewrite | Re
     no others compile."""
     if isinstance(job.guards, Refusal):
         return job.guards
-    instances = [job.guards]
-    others: list[Job] = []
+    instances = {job.guards: (job, model)}
     for other in job.others:
-        known = other.model if isinstance(other.model, Refusal) else other.guards
-        if isinstance(known, Refusal):
-            return _not_for(candidate, job, other, known.diagnostics[0].message)
-        if known not in instances:  # the same instance may be spelled in several ways
-            instances.append(known)  # type: ignore[arg-type]
-            others.append(other)
-    made = _rewritten(job, model, candidate, instances)
-    for other in others if not isinstance(made, Refusal) else ():
-        theirs = _rewritten(other, other.model, candidate, instances)  # type: ignore[arg-type]
-        if isinstance(theirs, Refusal):
-            return _not_for(candidate, job, other, theirs.diagnostics[0].message)
-        if theirs.text != made.text:
-            return _not_for(candidate, job, other, "its text would be another")
-    return made
+        for answer in (other.model, other.guards):
+            if isinstance(answer, Refusal):
+                return _not_for(candidate, job, other, answer)
+        assert not isinstance(other.model, Refusal) and not isinstance(other.guards, Refusal)
+        instances.setdefault(other.guards, (other, other.model))  # one may be spelled in several ways
+    made = _rewritten(job, model, candidate, tuple(instances))
+    others = [pair for pair in instances.values() if pair[0] is not job]
+    if isinstance(made, Refusal) or not others:
+        return made
+    for other, theirs in others:
+        written = _rewritten(other, theirs, candidate, tuple(instances))
+        if isinstance(written, Refusal) or written.text != made.text:
+            return _not_for(candidate, job, other, written if isinstance(written, Refusal) else None)
+    also = ", ".join(f"`{other.instance}`" for other, _ in others)
+    note = f"the text is the same for {also}, which the file names too; `{job.instance}` alone is looked at"
+    return replace(made, notes=(*made.notes, note))
 
 
-def _not_for(candidate: Candidate, job: Job, other: Job, why: str) -> Refusal:
+def _not_for(candidate: Candidate, job: Job, other: Job, refused: Refusal | None) -> Refusal:
+    """TP150: an instance that the file names gets another text than the job's, or none."""
+    why = f" ({refused.diagnostics[0].message})" if refused is not None else ""
     return refusal(
-        "TP161",
-        f"candidate {candidate.id} cannot be emitted: it is made for `{job.instance}`, and the file names "
-        f"`{other.instance}` too, for which it is not right ({why})",
+        "TP150",
+        f"candidate {candidate.id} cannot be emitted: right for `{job.instance}`, it is not for `{other.instance}`, "
+        f"which the file names too{why}; let that be an instance of a copy of the template, under another name",
         job.place,
-        help=f"give `{other.instance}` a kernel of its own: a copy of the template under another name",
     )
 
 

@@ -1,9 +1,9 @@
 """Which instance of a kernel template is looked at: conditions that hold in that instance and in no other.
 
-What the compiler says of an instance (trip counts, sizes, types) ends up as literals in the emitted text, so every other
-instance must be kept from it. A condition tells one template parameter's argument: a number as the compiler gives it,
-else the argument as the author spells it, else as the compiler does. The compiler confirms each at the kernel's place,
-where a name may not be declared yet, or may name something else.
+What the compiler says of an instance (trip counts, sizes, types) ends up as literals in the emitted text, so every
+other instance must be kept from it. A condition tells one template parameter's argument: a number as the compiler
+gives it, else the argument as the author spells it, else as the compiler does. The compiler confirms each at the
+kernel's place, where a name may not be declared yet, or may name something else.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _parameter(node: Node) -> _Parameter:
         named = next((c for c in node.children if c.type == "type_identifier" and c != default), None)
         return _Parameter("type", _text(named), "", _text(default), pack)
     declarator = node.child_by_field_name("declarator")
-    names = [n for n in _of_type(declarator, "identifier")] if declarator is not None else []
+    names = list(_of_type(declarator, "identifier")) if declarator is not None else []
     return _Parameter(
         "value",
         _text(names[0] if names else None),

@@ -62,12 +62,15 @@ def _template_ids(file: CudaFile, kernel: KernelText) -> list[Node]:
     found: list[Node] = []
     for node in _below(file.tree.root) if kernel.template else ():
         name = node.child_by_field_name("name") if node.type == "template_function" else None
-        if name is None or name.text != kernel.name.encode():
-            continue
-        while node.parent is not None and node.parent.type == "qualified_identifier":
-            node = node.parent
-        found.append(node)
+        if name is not None and name.text == kernel.name.encode():
+            found.append(_qualified(node))
     return sorted(found, key=lambda node: node.start_byte)
+
+
+def _qualified(node: Node) -> Node:
+    """A name with the namespaces before it."""
+    outer = node.parent
+    return _qualified(outer) if outer is not None and outer.type == "qualified_identifier" else node
 
 
 def _spelled(file: CudaFile, node: Node) -> str:
@@ -103,7 +106,18 @@ def _types_named(node: Node) -> set[str]:
 
 
 def _words(root: Node) -> set[str]:
-    return {n.text.decode() for n in _below(root) if n.type in ("identifier", "type_identifier") and n.text}
+    """The names below a node, but for those that say in which scope they are to be looked up."""
+    named = (n for n in _below(root) if n.type in ("identifier", "type_identifier") and n.text)
+    return {n.text.decode() for n in named if n.text and not _is_qualified(n)}
+
+
+def _is_qualified(node: Node) -> bool:
+    outer = node.parent
+    return (
+        outer is not None
+        and outer.type == "qualified_identifier"
+        and outer.child_by_field_name("name") == node
+    )
 
 
 def _below(root: Node) -> Iterator[Node]:
