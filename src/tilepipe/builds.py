@@ -21,6 +21,7 @@ from tilepipe.problem import KernelProblem, Sizes, check_case, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
 from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import redundant_barriers
+from tilepipe.rewrite.launches import unclear_instances
 from tilepipe.source import apply_edits
 from tilepipe.toolchain import builds_whole_file, disassemble
 from tilepipe.toolchain.types import Compiled
@@ -73,15 +74,27 @@ def _written(job: Job, model: KernelModel, candidate: Candidate) -> Rewrite | Re
         instances.setdefault(other.guards, (other, other.model))  # one may be spelled in several ways
     made = _rewritten(job, model, candidate, tuple(instances))
     others = [pair for pair in instances.values() if pair[0] is not job]
-    if isinstance(made, Refusal) or not others:
+    if isinstance(made, Refusal):
         return made
     for other, theirs in others:
         written = _rewritten(other, theirs, candidate, tuple(instances))
         if isinstance(written, Refusal) or written.text != made.text:
             return _not_for(candidate, job, other, written if isinstance(written, Refusal) else None)
-    also = ", ".join(f"`{other.instance}`" for other, _ in others)
-    note = f"the text is the same for {also}, which the file names too; `{job.instance}` alone is looked at"
-    return replace(made, notes=(*made.notes, note))
+    return replace(made, notes=(*made.notes, *_instance_notes(job, [other for other, _ in others])))
+
+
+def _instance_notes(job: Job, others: Sequence[Job]) -> list[str]:
+    """What users of the file's other instances should know."""
+    notes = []
+    if others:
+        also = ", ".join(f"`{other.instance}`" for other in others)
+        notes.append(
+            f"the text is the same for {also}, which the file names too; `{job.instance}` alone is looked at"
+        )
+    unclear = ", ".join(f"`{one}`" for one in unclear_instances(job.file, job.kernel))
+    if unclear:
+        notes.append(f"the file names {unclear}, which compiles for no instance but those the kernel asserts")
+    return notes
 
 
 def _not_for(candidate: Candidate, job: Job, other: Job, refused: Refusal | None) -> Refusal:

@@ -94,6 +94,18 @@ class Job:
             return self.problem.instantiate
         return launched_instance(self.file, self.kernel) if self.kernel.template else None
 
+    @property
+    def which_instance(self) -> Refusal:
+        """TP209: nothing says which instance of the template is meant."""
+        named = ", ".join(f"`{one}`" for one in named_instances(self.file, self.kernel))
+        why = f"it names {named}" if named else "no launch in it names one by what is known there"
+        return error(
+            "TP209",
+            f"which instance of the template `{self.kernel.name}` is meant is not known from {self.path}: {why}",
+            self.place,
+            help=f'say it in the problem file, e.g. instantiate = "{self.kernel.name}<128, 8>"',
+        )
+
     @cached_property
     def original(self) -> Compiled | Refusal:
         """The original as a cubin for the job's architecture."""
@@ -109,7 +121,8 @@ class Job:
         """What is wrong with the source or the problem file, whatever may come of the loop: a file that does not
         compile, a problem that does not fit the kernel."""
         if isinstance(self.usage, Refusal):
-            return self.usage
+            unclear = self.instance is None and self.usage.diagnostics[0].code == "TP209"
+            return self.which_instance if unclear else self.usage
         if self.problem is None:
             return None
         parameters = self.toolchain.parameter_types(self.unit())

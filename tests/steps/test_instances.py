@@ -142,3 +142,127 @@ def test_the_instance_is_right_and_no_other_compiles(name: str, tmp_path: Path) 
     assert compiles(job, made, instance) == ""
     assert f"this pipeline was made for {words}" in compiles(job, made, other)
     is_right(job, made)
+
+
+LATER = {
+    "constant": ("int N", "N", "f<SIZE>", "f<64>", "constexpr int SIZE = 128;", "N = 128"),
+    "enumerator": ("int N", "N", "f<SIZE>", "f<64>", "enum { SIZE = 128 };", "N = 128"),
+    "alias": ("class C", "C::W", "f<Later>", "f<Cfg<1, 64>>", "using Later = Cfg<2, 64>;", "C = Cfg<2, 64>"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_arguments_name_may_stand_after_the_kernel(name: str, tmp_path: Path) -> None:
+    template, width, instance, other, tail, words = LATER[name]
+    job = opened(tmp_path, template, width, launch(instance), head=CFG, tail=tail)
+    made = built(job)
+    assert f"this pipeline was made for {words}" in compiles(job, made, other)
+    is_right(job, made)
+
+
+@pytest.mark.parametrize("place", ["head", "tail"])
+def test_a_type_that_has_no_name_at_the_kernel_is_refused(place: str, tmp_path: Path) -> None:
+    declared = {place: "struct Later { static constexpr int W = 128; };"}
+    job = opened(tmp_path, "class C", "C::W", launch("f<Later>"), **declared)  # type: ignore[arg-type]
+    refused = [d for d in steps.check(job).diagnostics if d.code == "TP160"]
+    if place == "head":
+        assert not refused
+        is_right(job, built(job))
+        return
+    assert "`f<Later>`" in refused[0].message and "for `C` has no name there" in refused[0].message
+
+
+NAMING = {
+    "launch": launch("f<64>"),
+    "explicit": f"template __global__ void f<64>({ARGUMENTS.replace('__restrict__ ', '')});",
+    "pointer": "auto pointer = &f<64>;",
+    "table": "const void* table[] = {(void*)f<64>};",
+    "call": "void other() { cudaLaunchKernel((void*)f<64>, 1, 64, nullptr, 0, 0); }",
+    "attribute": "void other() { cudaFuncSetAttribute(f<64>, cudaFuncAttributePreferredSharedMemoryCarveout, 50); }",
+}
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_an_instance_that_is_named_alone_is_looked_at(name: str, tmp_path: Path) -> None:
+    job = opened(tmp_path, "int N", "N", NAMING[name])
+    assert job.instance == "f<64>"
+    is_right(job, built(job))
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_instances_that_need_other_texts_are_refused(name: str, tmp_path: Path) -> None:
+    """The number of loads that wait in registers is a literal; that of asynchronous copies is not."""
+    job = opened(tmp_path, "int N", "N", launch("f<128>") + "\n" + NAMING[name], instantiate="f<128>")
+    model = job.model
+    assert not isinstance(model, Refusal), model
+    refused = build_candidate(job, model, CANDIDATE)
+    assert isinstance(refused, Refusal)
+    assert "right for `f<128>`, it is not for `f<64>`" in refused.diagnostics[0].message
+    made = built(job, COPIES)
+    assert [compiles(job, made, one) for one in ("f<128>", "f<64>")] == ["", ""]
+    assert "made for N = 128 or N = 64" in compiles(job, made, "f<256>")
+    assert any("the text is the same for `f<64>`" in note for note in made.rewrite.notes)
+    for instance in ("f<128>", "f<64>"):
+        is_right(opened(tmp_path, "int N", "N", launch(instance), instantiate=instance), made)
+
+
+def test_a_flag_that_the_loop_does_not_read_goes_either_way(tmp_path: Path) -> None:
+    host = launch("f<128, true>", "f<128, false>", "f<SIZE, true>")
+    job = opened(
+        tmp_path, "int N, bool B", "N", host, head="constexpr int SIZE = 128;", instantiate="f<128, true>"
+    )
+    made = built(job)
+    assert [compiles(job, made, f"f<128, {flag}>") for flag in ("true", "false")] == ["", ""]
+    assert "static_assert(B == true || B == false" in made.rewrite.text
+    assert "N = 128" in compiles(job, made, "f<64, true>")
+    is_right(job, made)
+
+
+def test_which_of_several_instances_is_meant_is_asked(tmp_path: Path) -> None:
+    job = opened(tmp_path, "int N", "N", launch("f<64>", "f<128>"))
+    told = steps.check(job).diagnostics[0]
+    assert (told.code, told.severity) == ("TP209", "error")
+    assert "names `f<64>`, `f<128>`" in told.message
+
+
+def test_a_name_of_the_launching_function_is_no_argument_to_assert(tmp_path: Path) -> None:
+    for local in (
+        "using T = Cfg<2, 64>;",
+        "typedef Cfg<2, 64> T;",
+        "struct T { static constexpr int W = 64; };",
+    ):
+        host = f"void host(const float* a, float* c, int n) {{ {local} f<T><<<1, 64>>>(a, c, n); }}"
+        job = opened(tmp_path, "class C", "C::W", host, head=CFG)
+        assert job.instance is None
+        told = opened(tmp_path, "class C", "C::W", host, head=CFG, instantiate="f<Cfg<2, 64>>")
+        made = built(told)
+        assert "made for C = Cfg<2, 64>" in compiles(told, made, "f<Cfg<1, 64>>")
+        is_right(told, made)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"), [("f<P><<<1, 64>>>(a, c, n);", True), ("f<128><<<1, 64>>>(a, c, n);", False)]
+)
+def test_launches_of_unknown_instances_are_told_of(call: str, told: bool, tmp_path: Path) -> None:
+    host = f"template <int P> void host(const float* a, float* c, int n) {{ {call} }}"
+    made = built(opened(tmp_path, "int N", "N", host, instantiate="f<128>"))
+    assert any("names `f<P>`" in note for note in made.rewrite.notes) == told
+
+
+def test_the_message_stands_where_the_host_names_another_instance(tmp_path: Path) -> None:
+    """A file that goes on to name an instance nobody told of (through a macro, say) does not compile."""
+    job = opened(tmp_path, "int N", "N", launch("f<128>"))
+    made = built(job)
+    more = "\n__device__ void (*table)(const float*, float*, int) = nullptr;\n"
+    more += "#define INSTANCE(n) template __global__ void f<n>(const float*, float*, int)\n"
+    assert compiles(job, made, "f<128>", more) == ""
+    assert "made for N = 128" in compiles(job, made, "f<32>", more)
+
+
+def test_a_kernel_within_a_namespace(tmp_path: Path) -> None:
+    head, tail = f"namespace deep {{ {CFG}", "}"
+    host = launch("deep::f<deep::Cfg<2, 64>>")
+    job = opened(tmp_path, "class C", "C::W", host, head=head, tail=tail)
+    made = built(job)
+    assert "made for C = deep::Cfg<2, 64>" in compiles(job, made, "deep::f<deep::Cfg<1, 64>>")
+    is_right(job, made)

@@ -57,6 +57,14 @@ def named_instances(file: CudaFile, kernel: KernelText) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_spelled(file, node) for node in nodes))
 
 
+def unclear_instances(file: CudaFile, kernel: KernelText) -> tuple[str, ...]:
+    """How a template is named or launched where what stands there does not say which instance that is."""
+    launched = [launch.child_by_field_name("function") for launch in find_launches(file, kernel)]
+    nodes = [n for n in _template_ids(file, kernel) if _is_local(n)]
+    nodes += [n for n in launched if kernel.template and n is not None and "<" not in _spelled(file, n)]
+    return tuple(dict.fromkeys(_spelled(file, node) for node in nodes))
+
+
 def _template_ids(file: CudaFile, kernel: KernelText) -> list[Node]:
     """The template-ids of a template with the qualification before them, in source order."""
     found: list[Node] = []
