@@ -13,6 +13,7 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
+from tilepipe.toolchain import CompileOptions, builds_whole_file
 
 CANDIDATE = Candidate("ldg-2-ring", "ldg", 2, "ring")
 COPIES = Candidate("cp_async-3-ring", "cp_async", 3, "ring")
@@ -249,14 +250,29 @@ def test_launches_of_unknown_instances_are_told_of(call: str, told: bool, tmp_pa
     assert any("names `f<P>`" in note for note in made.rewrite.notes) == told
 
 
-def test_the_message_stands_where_the_host_names_another_instance(tmp_path: Path) -> None:
-    """A file that goes on to name an instance nobody told of (through a macro, say) does not compile."""
-    job = opened(tmp_path, "int N", "N", launch("f<128>"))
-    made = built(job)
-    more = "\n__device__ void (*table)(const float*, float*, int) = nullptr;\n"
-    more += "#define INSTANCE(n) template __global__ void f<n>(const float*, float*, int)\n"
-    assert compiles(job, made, "f<128>", more) == ""
-    assert "made for N = 128" in compiles(job, made, "f<32>", more)
+HOSTS = {
+    "pointer": "auto pointer = &f<{0}>;",
+    "table": "const void* table[] = {{(void*)f<{0}>}};",
+    "call": "void other() {{ cudaLaunchKernel((void*)f<{0}>, dim3(1), dim3(64), (void**)nullptr, 0, 0); }}",
+    "dispatch": "template <{1}> void go(float* a) {{ f<{2}><<<1, 64>>>(a, a, 1); }} void w(float* a) {{ go<{0}>(a); }}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_host_that_reaches_for_another_instance_does_not_compile(name: str, tmp_path: Path) -> None:
+    """Of files with what no analysis of the kernel's file could see when the pipeline was made."""
+    for template, word, width, right, wrong in (
+        ("int N", "N", "N", "128", "256"),
+        ("class... T", "T...", "64 * sizeof...(T)", "float, int", "float, float"),
+    ):
+        job = opened(tmp_path, template, width, launch(f"f<{right}>"))
+        made = built(job)
+        for argument, fine in ((right, True), (wrong, False)):
+            text = f"{made.rewrite.text}\n{HOSTS[name].format(argument, template, word)}\n"
+            answer = builds_whole_file(text, job.path, CompileOptions(), "sm_80")
+            if answer is None:
+                pytest.skip("no nvcc with a host compiler")
+            assert answer == fine
 
 
 def test_a_kernel_within_a_namespace(tmp_path: Path) -> None:

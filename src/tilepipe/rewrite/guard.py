@@ -25,7 +25,7 @@ def _asserted(instances: Instances) -> list[Guard]:
     """What holds in all instances, and then that what is left holds for one of them."""
     shared = [g for g in instances[0] if all(g in one for one in instances)] if instances else []
     rest = [[g for g in one if g not in shared] for one in instances]
-    if not all(rest):
+    if not rest or not all(rest):
         return shared
     conditions = [" && ".join(g.condition for g in one) for one in rest]
     words = [", ".join(g.words for g in one) for one in rest]
