@@ -25,7 +25,7 @@ from tilepipe.kernel.bounds import Range, Ranges, number
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import Ask, KernelModel, Study
-from tilepipe.kernel.names import operator_of
+from tilepipe.kernel.names import summands
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, TileLoop
@@ -201,7 +201,7 @@ def _form(file: CudaFile, tile: TileLoop, use: StoreUse) -> _Form | None:
         return None
     named = [name for index in indices for name in _names(index)]
     counters = [n for n in named if _text(n) == loop.counter.name]
-    terms = _terms(indices[-1])
+    terms = summands(indices[-1])
     if not all(_is_plain(i) for i in indices) or len(counters) != 1 or counters[0] not in terms:
         return None
     inside = {s.name for inner in loop.walk() for s in inner.declares}
@@ -238,21 +238,6 @@ def _loop_of_one_store(file: CudaFile, tile: TileLoop, use: StoreUse) -> Stateme
     if others != [item.statement] or done.flags or done.opaque or done.defs - own or len(done.writes) != 1:
         return None
     return None if any(r.base is None or r.base.kind == "shared" for r in done.reads) else loop
-
-
-def _terms(node: Node) -> list[Node]:
-    """The terms of a sum."""
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if (
-        node.type == "binary_expression"
-        and operator_of(node) == "+"
-        and left is not None
-        and right is not None
-    ):
-        return [*_terms(left), *_terms(right)]
-    if node.type == "parenthesized_expression" and len(node.named_children) == 1:
-        return _terms(node.named_children[0])
-    return [node]
 
 
 def _names(node: Node) -> list[Node]:
