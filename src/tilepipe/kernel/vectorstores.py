@@ -21,6 +21,7 @@ from math import gcd
 
 from tree_sitter import Node
 
+from tilepipe.kernel.alignment import may_be_raised
 from tilepipe.kernel.bounds import Range, Ranges, number
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
@@ -37,8 +38,6 @@ _LINE = 16  # bytes of the widest store, of which a tile and its stages begin at
 _WIDTHS = (16, 8, 4)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _TYPE = re.compile(r"[\w:<>, ]+")
-_STATES_ALIGNMENT = re.compile(r"\b(?:__align__|alignas|aligned|__aligned__)\s*\(")
-_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*\d+\s*\)")
 _COORDINATES = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim"))
 _PLAIN = frozenset((
     "identifier", "number_literal", "binary_expression", "parenthesized_expression", "field_expression",
@@ -167,7 +166,7 @@ def _begins_aligned(model: KernelModel, array: Symbol) -> bool:
     size = next((b.bytes for b in model.buffers if b.array == array), None)
     if size is None or size % _LINE or "__shared__" not in declared:
         return False
-    return len(_ALIGNMENT.findall(declared)) == len(_STATES_ALIGNMENT.findall(declared))
+    return may_be_raised(model.file.source, array.decl)
 
 
 # -- the form ----------------------------------------------------------------------------------------------------
