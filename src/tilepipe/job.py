@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from tilepipe.diagnostics import Diagnostic, Place, Refusal, error, refusal
+from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
 from tilepipe.kernel.file import CudaFile, KernelText
-from tilepipe.kernel.instance import Guard, Unguarded, guards, instance_asks, more_asks
+from tilepipe.kernel.instance import Guard, guards, instance_asks, more_asks
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import Answers, KernelModel, Study, build, study
 from tilepipe.kernel.padding import PAD, Padding, padding
@@ -194,17 +194,8 @@ class Job:
         answers, kernel = self.model.answers, found.analysed.kernel
         asks = more_asks(kernel, self.instance, answers)
         told = self.toolchain.answer(self.unit(found.text), _put(asks)) if asks else {}
-        known = guards(kernel, self.instance, answers if isinstance(told, Refusal) else {**answers, **told})
-        if not isinstance(known, Unguarded):
-            return known
-        what = f"its argument `{known.argument}`" if known.argument else "its argument"
-        return refusal(
-            "TP160",
-            f"nothing tells `{self.instance or self.kernel.name}` from other instances within the kernel: {what} for "
-            f"`{known.parameter}` has no name there",
-            self.place,
-            help="declare what the argument names before the kernel",
-        )
+        known = answers if isinstance(told, Refusal) else {**answers, **told}
+        return guards(kernel, self.instance, known, self.place)
 
     @cached_property
     def others(self) -> tuple[Job, ...]:

@@ -173,6 +173,18 @@ def test_a_type_that_has_no_name_at_the_kernel_is_refused(place: str, tmp_path: 
     assert "`f<Later>`" in refused[0].message and "for `C` has no name there" in refused[0].message
 
 
+def test_types_of_parameters_without_a_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.cu"
+    listed = ARGUMENTS.replace("const float*", "const auto*")
+    path.write_text(f"__global__ void f({listed}){BODY.replace('WIDTH', '128')}", encoding="utf-8")
+    path.with_suffix(".toml").write_text(
+        PROBLEM.format(instantiate='instantiate = "f<float>"'), encoding="utf-8"
+    )
+    job = steps.open_job(str(path), Options(device="cpu", compile=CompileOptions(std="c++20")))
+    assert isinstance(job, Job), job
+    assert "its argument `float` for `auto`" in steps.check(job).diagnostics[0].message
+
+
 NAMING = {
     "launch": launch("f<64>"),
     "explicit": f"template __global__ void f<64>({ARGUMENTS.replace('__restrict__ ', '')});",

@@ -15,6 +15,7 @@ from typing import Literal
 
 from tree_sitter import Node
 
+from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel.file import KernelText
 from tilepipe.kernel.model import Answers
 from tilepipe.kernel.questions import Ask
@@ -31,14 +32,6 @@ class Guard:
 
     condition: str
     words: str  # "N = 16"
-
-
-@dataclass(frozen=True)
-class Unguarded:
-    """A template parameter whose argument no condition tells from others: its name and the argument, if known."""
-
-    parameter: str
-    argument: str
 
 
 @dataclass(frozen=True)
@@ -83,19 +76,37 @@ def more_asks(kernel: KernelText, instance: str | None, answers: Answers) -> tup
     return tuple(asks)
 
 
-def guards(kernel: KernelText, instance: str | None, answers: Answers) -> tuple[Guard, ...] | Unguarded:
-    """One condition per template parameter that something can name; `answers` are those to both rounds of asks."""
+def guards(
+    kernel: KernelText, instance: str | None, answers: Answers, place: Place
+) -> tuple[Guard, ...] | Refusal:
+    """One condition per template parameter that something can name; `answers` are those to both rounds of asks, `place`
+    is the kernel's. TP160 where an argument has no name in the kernel."""
     found: list[Guard] = []
-    packs = any(p.pack for p in _parameters(kernel))
-    surplus = arguments_of_id(instance)[len(_parameters(kernel)) :]
-    if surplus and not packs:  # of `auto` parameters, which have no name
-        return Unguarded("auto", surplus[0])
+    parameters = _parameters(kernel)
+    surplus = arguments_of_id(instance)[len(parameters) :]
+    if surplus and not any(
+        p.pack for p in parameters
+    ):  # of `auto` parameters of the function, which have no name
+        return _unguarded(kernel, instance, "auto", surplus, place)
     for number, (parameter, arguments) in enumerate(_paired(kernel, instance)):
         told = _told(parameter, arguments, f"instance:{number}", answers)
         if not told:
-            return Unguarded(parameter.name, ", ".join(arguments or ()))
+            return _unguarded(kernel, instance, parameter.name, arguments or (), place)
         found += told
     return tuple(found)
+
+
+def _unguarded(
+    kernel: KernelText, instance: str | None, parameter: str, arguments: tuple[str, ...], place: Place
+) -> Refusal:
+    what = f"its argument `{', '.join(arguments)}`" if arguments else "its argument"
+    return refusal(
+        "TP160",
+        f"nothing tells `{instance or kernel.name}` from other instances within the kernel: {what} for "
+        f"`{parameter}` has no name there",
+        place,
+        help="declare what the argument names before the kernel",
+    )
 
 
 def _told(
