@@ -83,7 +83,8 @@ class Job:
     def unit(self, text: str | None = None, path: str | None = None) -> Unit:
         """The kernel as a compilation unit; `text` stands for the file's own."""
         source = self.file.source.text if text is None else text
-        return Unit(source, path or self.path, self.kernel.name, self.instance, self.options.compile)
+        name = self.file.denoted(self.kernel, self.instance)
+        return Unit(source, path or self.path, self.kernel.name, name, self.options.compile)
 
     @cached_property
     def instance(self) -> str | None:
