@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tilepipe.diagnostics import Refusal
+from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.evidence.correctness import LaunchChange, Subject, check_correctness
 from tilepipe.evidence.sass import Expectation, audit
 from tilepipe.evidence.types import Correctness, Races, Sass, Trial
 from tilepipe.gpu import MAX_THREADS_PER_BLOCK, WARP, occupancy
 from tilepipe.job import Job
+from tilepipe.kernel.instance import Guard
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Device
@@ -19,6 +21,7 @@ from tilepipe.problem import KernelProblem, Sizes, check_case, tile_sizes
 from tilepipe.rewrite import Rewrite, rewrite
 from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import redundant_barriers
+from tilepipe.rewrite.launches import unclear_instances
 from tilepipe.source import apply_edits
 from tilepipe.toolchain import builds_whole_file, disassemble
 from tilepipe.toolchain.types import Compiled
@@ -50,24 +53,76 @@ class Built:
 
 def build_candidate(job: Job, model: KernelModel, candidate: Candidate) -> Built | Refusal:
     """Rewrite one candidate and compile it; the compiler's answer where it does not build."""
-    aligned = job.options.aligned
-    made = (
-        _with_padding(job, candidate) if candidate.padding else rewrite(model, candidate, job.wide, aligned)
-    )
+    made = _written(job, model, candidate)
     if isinstance(made, Refusal):
         return made
     cubin = job.toolchain.compile(job.unit(made.text), job.arch.name, "cubin")
     return cubin if isinstance(cubin, Refusal) else Built(candidate, made, cubin)
 
 
-def _with_padding(job: Job, candidate: Candidate) -> Rewrite | Refusal:
-    """Rewrite the kernel whose tiles have padded rows."""
+def _written(job: Job, model: KernelModel, candidate: Candidate) -> Rewrite | Refusal:
+    """The candidate's text, for all instances of a template that the file names: it has to be the same for each, and
+    no others compile."""
+    if isinstance(job.guards, Refusal):
+        return job.guards
+    instances = {job.guards: (job, model)}
+    for other in job.others:
+        for answer in (other.model, other.guards):
+            if isinstance(answer, Refusal):
+                return _not_for(candidate, job, other, answer)
+        assert not isinstance(other.model, Refusal) and not isinstance(other.guards, Refusal)
+        instances.setdefault(other.guards, (other, other.model))  # one may be spelled in several ways
+    made = _rewritten(job, model, candidate, tuple(instances))
+    others = [pair for pair in instances.values() if pair[0] is not job]
+    if isinstance(made, Refusal):
+        return made
+    for other, theirs in others:
+        written = _rewritten(other, theirs, candidate, tuple(instances))
+        if isinstance(written, Refusal) or written.text != made.text:
+            return _not_for(candidate, job, other, written if isinstance(written, Refusal) else None)
+    return replace(made, notes=(*made.notes, *_instance_notes(job, [other for other, _ in others])))
+
+
+def _instance_notes(job: Job, others: Sequence[Job]) -> list[str]:
+    """What users of the file's other instances should know."""
+    notes = []
+    if others:
+        also = ", ".join(f"`{other.instance}`" for other in others)
+        notes.append(
+            f"the text is the same for {also}, which the file names too; `{job.instance}` alone is looked at"
+        )
+    unclear = ", ".join(f"`{one}`" for one in unclear_instances(job.file, job.kernel))
+    if unclear:
+        notes.append(f"the file names {unclear}, which compiles for no instance but those the kernel asserts")
+    return notes
+
+
+def _not_for(candidate: Candidate, job: Job, other: Job, refused: Refusal | None) -> Refusal:
+    """TP150: an instance that the file names gets another text than the job's, or none."""
+    why = f" ({refused.diagnostics[0].message})" if refused is not None else ""
+    return refusal(
+        "TP150",
+        f"candidate {candidate.id} cannot be emitted: right for `{job.instance}`, it is not for `{other.instance}`, "
+        f"which the file names too{why}; let that be an instance of a copy of the template, under another name",
+        job.place,
+    )
+
+
+def _rewritten(
+    job: Job, model: KernelModel, candidate: Candidate, instances: Sequence[tuple[Guard, ...]]
+) -> Rewrite | Refusal:
+    aligned = job.options.aligned
+    if not candidate.padding:
+        return rewrite(model, candidate, job.wide, aligned, instances=instances)
     padded = job.padded
     if padded is None or job.padding is None:
         raise ValueError(f"{candidate.id} without a padded tile")
-    model = padded.model
-    aligned = job.options.aligned
-    made = model if isinstance(model, Refusal) else rewrite(model, candidate, padded.wide, aligned)
+    found = padded.model
+    made = (
+        found
+        if isinstance(found, Refusal)
+        else rewrite(found, candidate, padded.wide, aligned, instances=instances)
+    )
     if isinstance(made, Refusal):
         return made
     names = ", ".join(f"`{name}`" for name in job.padding.rows)

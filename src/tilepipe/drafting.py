@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from tilepipe.diagnostics import Refusal, error
+from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
 from tilepipe.opening import open_jobs
 from tilepipe.options import Options
@@ -29,7 +29,7 @@ def draft(path: str, options: Options) -> str | Refusal:
     drafts = []
     for job in jobs:
         if job.kernel.template and job.instance is None:
-            return _which_instance(job)
+            return job.which_instance
         parameters = job.toolchain.parameter_types(job.unit())
         if isinstance(parameters, Refusal):
             return parameters
@@ -47,15 +47,6 @@ def draft(path: str, options: Options) -> str | Refusal:
             )
         )
     return draft_problem(drafts)
-
-
-def _which_instance(job: Job) -> Refusal:
-    return error(
-        "TP209",
-        f"which instance of the template `{job.kernel.name}` is meant is not known: no launch in {job.path} says it",
-        job.place,
-        help="add such a launch, name another kernel with -k, or write the problem file with `instantiate` by hand",
-    )
 
 
 def _tile(job: Job, names: Mapping[str, str]) -> dict[str, int] | None:

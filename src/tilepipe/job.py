@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +12,12 @@ from pathlib import Path
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
 from tilepipe.kernel.file import CudaFile, KernelText
+from tilepipe.kernel.instance import Guard, guards, instance_asks, more_asks
 from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import Answers, KernelModel, Study, build, study
 from tilepipe.kernel.padding import PAD, Padding, padding
 from tilepipe.kernel.pool import tile_part
+from tilepipe.kernel.questions import Ask
 from tilepipe.kernel.repartition import repartitioned
 from tilepipe.kernel.spread import spread_asks
 from tilepipe.kernel.vectorstores import vector_asks
@@ -33,7 +36,7 @@ from tilepipe.problem import (
     check_problem,
 )
 from tilepipe.problem.expressions import evaluate, evaluate_number
-from tilepipe.rewrite.launches import find_launches, launched_instance
+from tilepipe.rewrite.launches import find_launches, launched_instance, named_instances
 from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.resources import Resources as Usage
@@ -43,6 +46,11 @@ DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
 _UNTIMED = "padded rows are chosen by timing, and there is no GPU here: name one with --candidate"
 DEFAULT_THREADS = 256  # a block where neither problem file nor __launch_bounds__ says
+
+
+def _put(asks: Iterable[Ask]) -> tuple[Question, ...]:
+    """The asks of the analysis as the compiler's questions."""
+    return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +65,7 @@ class Job:
     toolchain: Toolchain
     device: Device
     arch: Arch
+    template_id: str | None = None  # to be looked at in place of what problem file and launches say
 
     @property
     def path(self) -> str:
@@ -74,14 +83,29 @@ class Job:
     def unit(self, text: str | None = None, path: str | None = None) -> Unit:
         """The kernel as a compilation unit; `text` stands for the file's own."""
         source = self.file.source.text if text is None else text
-        return Unit(source, path or self.path, self.kernel.name, self.instance, self.options.compile)
+        name = self.file.denoted(self.kernel, self.instance)
+        return Unit(source, path or self.path, self.kernel.name, name, self.options.compile)
 
     @cached_property
     def instance(self) -> str | None:
         """The template-id that is looked at: the problem file's, else that of the file's launches."""
+        if self.template_id is not None:
+            return self.template_id
         if self.problem is not None and self.problem.instantiate is not None:
             return self.problem.instantiate
         return launched_instance(self.file, self.kernel) if self.kernel.template else None
+
+    @property
+    def which_instance(self) -> Refusal:
+        """TP209: nothing says which instance of the template is meant."""
+        named = ", ".join(f"`{one}`" for one in named_instances(self.file, self.kernel))
+        why = f"it names {named}" if named else "no launch in it names one by what is known there"
+        return error(
+            "TP209",
+            f"which instance of the template `{self.kernel.name}` is meant is not known from {self.path}: {why}",
+            self.place,
+            help=f'say it in the problem file, e.g. instantiate = "{self.kernel.name}<128, 8>"',
+        )
 
     @cached_property
     def original(self) -> Compiled | Refusal:
@@ -98,7 +122,8 @@ class Job:
         """What is wrong with the source or the problem file, whatever may come of the loop: a file that does not
         compile, a problem that does not fit the kernel."""
         if isinstance(self.usage, Refusal):
-            return self.usage
+            unclear = self.instance is None and self.usage.diagnostics[0].code == "TP209"
+            return self.which_instance if unclear else self.usage
         if self.problem is None:
             return None
         parameters = self.toolchain.parameter_types(self.unit())
@@ -144,8 +169,9 @@ class Job:
         return study(self.file, self.kernel, self.options.no_alias)
 
     def _questions(self, found: Study) -> tuple[Question, ...]:
-        asks = (*found.asks, *vector_asks(found), *constants_wanted(found), *spread_asks(found))
-        return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
+        instance = instance_asks(found.analysed.kernel, self.instance)
+        asks = (*found.asks, *vector_asks(found), *constants_wanted(found), *spread_asks(found), *instance)
+        return _put(asks)
 
     @cached_property
     def _studied(self) -> tuple[KernelModel, tuple[Widened | Narrow, ...]] | Refusal:
@@ -159,6 +185,24 @@ class Job:
         if isinstance(model, Refusal):
             return model
         return model, repartitioned(model, answers, self._block)
+
+    @cached_property
+    def guards(self) -> tuple[Guard, ...] | Refusal:
+        """What holds in the instance that is looked at and in no other; TP160 where that cannot be said."""
+        found = self._found
+        if isinstance(found, Refusal) or isinstance(self.model, Refusal):
+            return ()
+        answers, kernel = self.model.answers, found.analysed.kernel
+        asks = more_asks(kernel, self.instance, answers)
+        told = self.toolchain.answer(self.unit(found.text), _put(asks)) if asks else {}
+        known = answers if isinstance(told, Refusal) else {**answers, **told}
+        return guards(kernel, self.instance, known, self.place)
+
+    @cached_property
+    def others(self) -> tuple[Job, ...]:
+        """The other instances of the template that the file names."""
+        named = named_instances(self.file, self.kernel) if self.instance is not None else ()
+        return tuple(replace(self, template_id=name) for name in named if name != self.instance)
 
     @property
     def narrow(self) -> tuple[Narrow, ...]:
@@ -244,8 +288,7 @@ class Job:
         if not self._may_be_padded or isinstance(model, Refusal):
             return None
         asks = padding(model, answers).asks
-        questions = tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
-        return Asked(self.unit(model.file.source.text), questions, self.kernel.span) if asks else None
+        return Asked(self.unit(model.file.source.text), _put(asks), self.kernel.span) if asks else None
 
     @cached_property
     def padded(self) -> Job | None:

@@ -85,8 +85,10 @@ def preconditions_and_variant(job: Job) -> Planned | RunReport:
     if job.fault is not None:
         return refused_report(job.fault, base)
     model = job.model
-    if isinstance(model, Refusal):
-        return refused_report(model, base)
+    for answer in (model, job.guards):
+        if isinstance(answer, Refusal):
+            return refused_report(answer, base)
+    assert not isinstance(model, Refusal)
     loop = LoopInfo(
         model.line,
         max(p.interval for p in model.tile.phases),

@@ -17,8 +17,11 @@ HEAD = """\
 #define FOUR 4
 #define SHIFTED(c) ((c) + 4)
 #define ROW_OF_J (r + j)
+constexpr int FEW = 4;
 struct Loose { float x, y, z, w; };
 """
+# Something before the tile that leaves it at an odd multiple of 4 bytes.
+ODD = "__shared__ float odd[1];\n    if (threadIdx.x == 0) odd[0] = a[0];\n    __syncthreads();\n    "
 START = """\
     const int r = threadIdx.x >> 5, at = (threadIdx.x & 31) * 4;
     float sum = 0.0f;
@@ -31,7 +34,7 @@ START = """\
             sum += (float)s{read} * (i + 1);
         __syncthreads();
     }}
-    c[blockIdx.x * 128 + threadIdx.x] = sum;"""
+    c[blockIdx.x * 128 + threadIdx.x] = sum{more};"""
 ROWS, FLAT = "[i & 3][(i + threadIdx.x) & 127]", "[(i & 3) * 132 + ((i + threadIdx.x) & 127)]"
 FORMS = (
     candidate("ldg", 2), candidate("ldg", 2, "textbook"), candidate("prefetch", 1), candidate("stash", 2),
@@ -40,7 +43,9 @@ FORMS = (
 
 
 def body(declared: str, load: str, read: str = ROWS, before: str = "") -> str:
-    return f"    {declared}\n" + START.format(load=load, read=read, before=before)
+    return f"    {declared}\n" + START.format(
+        load=load, read=read, before=before, more=" + odd[0]" if " odd[1]" in declared else ""
+    )
 
 
 LOOP = "for (int j = 0; j < 4; ++j)\n            "
@@ -50,6 +55,14 @@ WIDE = {
     "floats": (body(TILE, PLAIN), 16),
     "an alignment that is raised": (body("__shared__ float s[4][132];", PLAIN), 16),
     "a stated alignment that is raised": (body("__shared__ __align__(4) float s[4][132];", PLAIN), 16),
+    "aligned by a name": (body(ODD + "__shared__ __align__(FEW) float s[4][132];", PLAIN), 16),
+    "aligned by more than is needed": (body("__shared__ __align__(FEW * 8) float s[4][132];", PLAIN), 16),
+    "alignas of a name": (body(ODD + "alignas(FEW) __shared__ float s[4][132];", PLAIN), 16),
+    "an alignment before": (body(ODD + "__align__(FEW) __shared__ float s[4][132];", PLAIN), 16),
+    "in a comment": (body(ODD + "__shared__ /* aligned (as it is) */ float s[4][132];", PLAIN), 16),
+    "alignas of a type": (body(ODD + "__shared__ alignas(Loose) float s[4][132];", PLAIN), 16),
+    "an attribute": (body(ODD + "__shared__ float s[4][132] __attribute__((aligned(FEW)));", PLAIN), 16),
+    "two alignments": (body(ODD + "__shared__ __align__(16) __align__(FEW) float s[4][132];", PLAIN), 16),
     "declared with others": (body("__shared__ signed char odd[3]; __shared__ float t[1], s[4][132], d[3];", PLAIN), 16),
     "halves": (body("__shared__ __half s[4][136];", LOOP + "s[r][at + j] = __float2half(q[j] * 2.0f);"), 8),
     "bytes": (body("__shared__ signed char s[4][132];", LOOP + "s[r][at + j] = (signed char)(q[j] * 8.0f);"), 4),
@@ -122,6 +135,16 @@ def test_a_tile_beside_one_that_is_copied_asynchronously(tmp_path: Path) -> None
         assert kernel.difference(emitted, tile_counts((0, 1, 2, 5))) == ""
 
 
+@pytest.mark.parametrize("name", ["aligned by a name", "alignas of a name", "an attribute", "two alignments"])
+def test_the_emulator_sees_an_alignment_that_is_not_raised(name: str, tmp_path: Path) -> None:
+    odd = WIDE[name][0].replace("__shared__ float odd", "volatile __shared__ float odd")  # placed first then
+    kernel, emitted = made(odd, tmp_path, FORMS[0])
+    assert kernel.difference(emitted, tile_counts((2,))) == ""
+    text = emitted.text.replace("(FEW) > 16 ? (FEW) : 16", "FEW").replace("alignas(16) ", "")
+    assert text != emitted.text
+    assert "too little alignment" in kernel.difference(replace(emitted, text=text), tile_counts((2,)))
+
+
 KEPT = {
     "rows of no whole vectors": body("__shared__ __align__(16) float s[4][133];", PLAIN),
     "an odd start": body(TILE, LOOP + "s[r][at + 1 + j] = q[j] * 2.0f;"),
@@ -149,7 +172,7 @@ KEPT = {
     ),
     "two stores": body(TILE, LOOP + "{ s[r][at + j] = q[j] * 2.0f; s[r][at + j] = q[j]; }"),
     "a variable that counts on": body(TILE, LOOP + "{ sum += 1.0f; s[r][at + j] = q[j] * 2.0f; }"),
-    "aligned by a name": body("__shared__ __align__(FOUR) float s[4][132];", PLAIN),
+    "aligned alone among others": body("__shared__ float t[1], s[4][132] __align__(4);", PLAIN),
     "stages that are no whole vectors": body(
         "__shared__ float s[525];", LOOP + "s[r * 132 + at + j] = q[j];", FLAT
     ),

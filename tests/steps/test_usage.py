@@ -8,10 +8,10 @@ import pytest
 
 from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.job import Job
-from tilepipe.opening import open_job
+from tilepipe.opening import open_job, open_jobs
 from tilepipe.options import Options
 from tilepipe.report import RunReport, exit_code, words
-from tilepipe.steps import check, rewrite, run
+from tilepipe.steps import check, check_all, rewrite, run
 from tilepipe.toolchain.types import CompileOptions
 
 SGEMM = Path(__file__).parents[2] / "examples" / "sgemm_tiled.cu"
@@ -94,3 +94,43 @@ def test_one_stage_of_a_named_variant_is_that_variant() -> None:
     assert isinstance(job, Job)
     report = rewrite(job)
     assert isinstance(report, RunReport) and report.chosen == "prefetch-1-ring"
+
+
+TILE = """
+{template}__global__ void k(const float* __restrict__ a, float* __restrict__ c, int n)
+{{
+    __shared__ float s[{extent}];
+    float sum = 0.0f;
+    for (int i = 0; i < n; ++i) {{
+        s[threadIdx.x] = a[i * 32 + threadIdx.x];
+        __syncthreads();
+        for (int j = 0; j < 32; ++j) sum += s[j];
+        __syncthreads();
+    }}
+    c[threadIdx.x] = sum;
+}}
+"""
+
+
+@pytest.mark.parametrize("toolchain", ["nvrtc", "nvcc"])
+def test_kernels_of_one_name_in_several_namespaces_are_told_apart(toolchain: str, tmp_path: Path) -> None:
+    """Each takes its own shared memory, asked alone and together."""
+    plain = [TILE.format(template="", extent=32 * (i + 1)) for i in range(3)]
+    generic = TILE.format(template="template <int N> ", extent="N")
+    text = f"namespace a {{{plain[0]}}}\nnamespace b::c {{{plain[1]}}}\n{plain[2]}\nnamespace d {{{generic}\n"
+    text += "void host(float* a) { k<128><<<1, 32>>>(a, a, 1); } }"
+    path = tmp_path / "named.cu"
+    path.write_text(text, encoding="utf-8")
+    jobs = open_jobs(str(path), Options(device="cpu", toolchain=toolchain))
+    if isinstance(jobs, Refusal):
+        pytest.skip(jobs.diagnostics[0].message)
+    for job, extent in zip(jobs, (32, 64, 96, 128), strict=True):
+        assert not isinstance(job.usage, Refusal), job.usage
+        assert not isinstance(job.model, Refusal), job.model
+        assert job.usage.static_shared == job.model.buffers[0].bytes == extent * 4
+    assert [r.budget[0].shared_bytes for r in check_all(jobs) if isinstance(r, RunReport)] == [
+        128,
+        256,
+        384,
+        512,
+    ]

@@ -31,6 +31,7 @@ class KernelText:
     body: Span
     parameters: tuple[str, ...]
     template: tuple[str, ...]
+    scope: tuple[str, ...] = ()  # the named namespaces around it, outermost first
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ class CudaFile:
         if any(word.startswith("__global__") for word in words) or "__global__" in self.source.slice(head):
             names = tuple(d.name for p in function.parameters for d in declarators(p)[:1])
             self.kernels.append(
-                KernelText(function.name, span(outer), span(function.body), names, function.template)
+                KernelText(
+                    function.name, span(outer), span(function.body), names, function.template, _scope(outer)
+                )
             )
             self._nodes[outer.start_byte] = node
         else:
@@ -114,6 +117,14 @@ class CudaFile:
             body, parameters = self._settled(analyzer, function)
         points = {s: frozenset(t) for s, t in analyzer.points.items()}
         return Analysed(kernel, body, parameters, self.macros, points)
+
+    def denoted(self, kernel: KernelText, instance: str | None) -> str | None:
+        """What tells the compiler which kernel is meant, beside its name: the template-id of an instance, and with
+        the namespaces where another kernel of the file has the name too."""
+        if sum(k.name == kernel.name for k in self.kernels) < 2:
+            return instance
+        _, bracket, arguments = (instance or "").partition("<")
+        return "::" + "::".join((*kernel.scope, kernel.name)) + bracket + arguments
 
     def only_set_by_host(self, kernel: KernelText) -> tuple[Symbol, ...]:
         """Variables of the file without an initialiser that the kernel, or a helper that it names, mentions."""
@@ -171,6 +182,16 @@ def _definitions(root: Node) -> Iterator[tuple[Node, Node]]:
             stack.extend((c, node) for c in reversed(node.named_children))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
             stack.extend((c, None) for c in reversed(node.named_children))
+
+
+def _scope(node: Node) -> tuple[str, ...]:
+    """The named namespaces around a node."""
+    outer = node.parent
+    if outer is None:
+        return ()
+    name = outer.child_by_field_name("name") if outer.type == "namespace_definition" else None
+    own = tuple(name.text.decode().split("::")) if name is not None and name.text else ()
+    return (*_scope(outer), *own)
 
 
 def _function(node: Node, outer: Node) -> Function | None:

@@ -14,7 +14,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.bounds import Range, Ranges, number, quotient, remainder
 from tilepipe.kernel.macros import addend, operand
-from tilepipe.kernel.names import has, operator_of
+from tilepipe.kernel.names import has, operator_of, summands
 from tilepipe.source import Edit
 from tilepipe.source.parse import span
 
@@ -72,7 +72,7 @@ def _spelled(index: Node, at: Node, ranges: Ranges, length: int, more: int) -> P
     """`row * length + column`, with terms in any order; None for another form, or a column beyond the row."""
     row, column = number(0), number(0)
     factors: list[Node] = []
-    for term in _terms(index):
+    for term in summands(index):
         found = _row_factor(term, lambda node: ranges.of(node, at).value == length)
         if found is None:
             column += ranges.of(term, at)
@@ -86,21 +86,6 @@ def _spelled(index: Node, at: Node, ranges: Ranges, length: int, more: int) -> P
         column,
         tuple(Edit(span(f), f"({addend(_text(f), ranges.file.macros)} + {more})") for f in factors),
     )
-
-
-def _terms(node: Node) -> list[Node]:
-    """The terms of a sum."""
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if (
-        node.type == "binary_expression"
-        and operator_of(node) == "+"
-        and left is not None
-        and right is not None
-    ):
-        return [*_terms(left), *_terms(right)]
-    if node.type == "parenthesized_expression" and len(node.named_children) == 1:
-        return _terms(node.named_children[0])
-    return [node]
 
 
 def _row_factor(term: Node, is_length: Callable[[Node], bool]) -> tuple[Node, Node] | None:

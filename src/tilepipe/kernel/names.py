@@ -179,6 +179,21 @@ def operator_of(node: Node) -> str:
     return operator.text.decode() if operator is not None and operator.text else ""
 
 
+def summands(node: Node) -> list[Node]:
+    """The terms of a sum, through parentheses; the expression itself where it is none."""
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    if (
+        node.type == "binary_expression"
+        and operator_of(node) == "+"
+        and left is not None
+        and right is not None
+    ):
+        return [*summands(left), *summands(right)]
+    if node.type == "parenthesized_expression" and len(node.named_children) == 1:
+        return summands(node.named_children[0])
+    return [node]
+
+
 def callee(node: Node) -> str:
     """The unqualified name that a call expression calls."""
     function = node.child_by_field_name("function")

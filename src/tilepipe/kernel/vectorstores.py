@@ -21,11 +21,12 @@ from math import gcd
 
 from tree_sitter import Node
 
+from tilepipe.kernel.alignment import may_be_raised
 from tilepipe.kernel.bounds import Range, Ranges, number
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.model import Ask, KernelModel, Study
-from tilepipe.kernel.names import operator_of
+from tilepipe.kernel.names import summands
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, TileLoop
@@ -37,8 +38,6 @@ _LINE = 16  # bytes of the widest store, of which a tile and its stages begin at
 _WIDTHS = (16, 8, 4)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _TYPE = re.compile(r"[\w:<>, ]+")
-_STATES_ALIGNMENT = re.compile(r"\b(?:__align__|alignas|aligned|__aligned__)\s*\(")
-_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*\d+\s*\)")
 _COORDINATES = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim"))
 _PLAIN = frozenset((
     "identifier", "number_literal", "binary_expression", "parenthesized_expression", "field_expression",
@@ -167,7 +166,7 @@ def _begins_aligned(model: KernelModel, array: Symbol) -> bool:
     size = next((b.bytes for b in model.buffers if b.array == array), None)
     if size is None or size % _LINE or "__shared__" not in declared:
         return False
-    return len(_ALIGNMENT.findall(declared)) == len(_STATES_ALIGNMENT.findall(declared))
+    return may_be_raised(model.file.source, array.decl)
 
 
 # -- the form ----------------------------------------------------------------------------------------------------
@@ -201,7 +200,7 @@ def _form(file: CudaFile, tile: TileLoop, use: StoreUse) -> _Form | None:
         return None
     named = [name for index in indices for name in _names(index)]
     counters = [n for n in named if _text(n) == loop.counter.name]
-    terms = _terms(indices[-1])
+    terms = summands(indices[-1])
     if not all(_is_plain(i) for i in indices) or len(counters) != 1 or counters[0] not in terms:
         return None
     inside = {s.name for inner in loop.walk() for s in inner.declares}
@@ -238,21 +237,6 @@ def _loop_of_one_store(file: CudaFile, tile: TileLoop, use: StoreUse) -> Stateme
     if others != [item.statement] or done.flags or done.opaque or done.defs - own or len(done.writes) != 1:
         return None
     return None if any(r.base is None or r.base.kind == "shared" for r in done.reads) else loop
-
-
-def _terms(node: Node) -> list[Node]:
-    """The terms of a sum."""
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    if (
-        node.type == "binary_expression"
-        and operator_of(node) == "+"
-        and left is not None
-        and right is not None
-    ):
-        return [*_terms(left), *_terms(right)]
-    if node.type == "parenthesized_expression" and len(node.named_children) == 1:
-        return _terms(node.named_children[0])
-    return [node]
 
 
 def _names(node: Node) -> list[Node]:

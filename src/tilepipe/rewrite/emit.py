@@ -31,6 +31,7 @@ from tilepipe.rewrite.cap import cap_edit
 from tilepipe.rewrite.consumer import consumer_edits
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.forms import body_end, body_start, epilogue, peeled_edits, prologue
+from tilepipe.rewrite.guard import Instances, guard_edit
 from tilepipe.rewrite.helpers import helper_text
 from tilepipe.rewrite.issue import Spread, spread
 from tilepipe.rewrite.launches import edit_launches, find_launches
@@ -63,12 +64,14 @@ def rewrite(
     proved: tuple[Widened, ...] = (),
     aligned: bool = False,
     ablation: Ablation | None = None,
+    instances: Instances = (),
 ) -> Rewrite | Refusal:
     """Apply a candidate: the whole new file text with its edits, or why this candidate cannot be emitted (TP150).
 
     `proved` are the copies that may be widened; a candidate with `copy_bytes` makes use of them. With `aligned` every
     launch is promised to meet their conditions, as far as it decides them, and they are not asked in the kernel.
-    `ablation`: with a part of the work taken out, to be timed and not used.
+    `ablation`: with a part of the work taken out, to be timed and not used. `instances` are those of a template that
+    the text is for, by the conditions that hold in each alone: no other compiles.
     """
     chosen = candidate if ablation is None else ablated_candidate(candidate, ablation)
     pieces = chosen if isinstance(chosen, str) else _pieces(model, chosen, proved)
@@ -93,14 +96,15 @@ def rewrite(
     if promised:
         note = f"{indent}// Launched so that {', '.join(promised)}.\n"
         inner.insert(0, Edit(Span(start, start), note))
-    edits = [*pieces.ring.edits, *inner]
+    guard = guard_edit(model, instances)
+    edits = [guard, *pieces.ring.edits, *inner]
     if asked:
         both = [e for e in pieces.ring.edits if start <= e.span.start < end]
         pipelined = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in (*both, *inner)])
         original = apply_edits(source.slice(Span(start, end)), [_moved(e, -start) for e in both])
         first = pieces.ring.first
         text = dispatched(model, asked, pieces.ring.declarations, first, pipelined, original)
-        edits = [*(e for e in pieces.ring.edits if e not in both), Edit(Span(start, end), text)]
+        edits = [guard, *(e for e in pieces.ring.edits if e not in both), Edit(Span(start, end), text)]
     launch = _launch_edits(model, pieces.ring)
     edits += launch[0]
     top, at = _after_header_comment(model), line_start(source, with_comments(source, model.kernel.span.start))

@@ -151,6 +151,20 @@ __device__ __forceinline__ unsigned tp_dynamic_bytes()
 }
 """
 
+_SAME = """\
+// Whether template arguments are the same: types as they are, other arguments as those of types of their own.
+template <class A, class B>
+constexpr bool tp_same = false;
+template <class A>
+constexpr bool tp_same<A, A> = true;
+template <class...>
+struct tp_types;
+template <auto...>
+struct tp_values;
+template <template <class...> class...>
+struct tp_templates;
+"""
+
 _PRIMITIVES = {
     "tp_copy": """\
 // Copies one element to shared memory asynchronously.
@@ -242,6 +256,7 @@ _PARTS = (
     ("TILEPIPE_GROUPS", "tp_commit", _GROUPS),
     ("TILEPIPE_AT", "tp_at", _AT),
     ("TILEPIPE_DYNAMIC", "tp_dynamic_bytes", _DYNAMIC),
+    ("TILEPIPE_SAME", "tp_same", _SAME),
 )
 
 

@@ -14,6 +14,7 @@ from tilepipe.rewrite.lines import indent_of
 from tilepipe.source import Edit, Span
 from tilepipe.source.parse import span
 
+_NAMING = ("alias_declaration", "struct_specifier", "class_specifier", "enum_specifier")
 _DECLARING = ("declaration", "parameter_declaration", "optional_parameter_declaration")
 
 
@@ -38,33 +39,93 @@ def _launches(file: CudaFile) -> tuple[tuple[str, Node], ...]:
 
 
 def launched_instance(file: CudaFile, kernel: KernelText) -> str | None:
-    """The template-id that every launch of a template names, None where there is none, where they differ, or where an
-    argument is a name of the function that launches."""
-    named: set[str] = set()
-    for launch in find_launches(file, kernel):
-        callee = launch.child_by_field_name("function")
-        if callee is None or _locals(launch) & _words(callee):
-            return None
-        named.add(" ".join(file.source.slice(span(callee)).split()))
+    """The template-id that every launch of a template names; where nothing is launched, the only one that the file
+    names otherwise (an explicit instantiation, a pointer to it). None where there is none, where they differ, or where
+    an argument is a name of the function around it."""
+    launches = [launch.child_by_field_name("function") for launch in find_launches(file, kernel)]
+    nodes = [node for node in launches if node is not None] or _template_ids(file, kernel)
+    if any(_is_local(node) for node in nodes):
+        return None
+    named = {_spelled(file, node) for node in nodes}
     return named.pop() if len(named) == 1 and all("<" in name for name in named) else None
 
 
-def _locals(launch: Node) -> set[str]:
-    """Names that the functions around a launch declare, template parameters among them."""
+def named_instances(file: CudaFile, kernel: KernelText) -> tuple[str, ...]:
+    """Every template-id of a template that the file names, be it launched, instantiated or pointed to, but for those
+    with a name of the function around them among their arguments."""
+    nodes = [node for node in _template_ids(file, kernel) if not _is_local(node)]
+    return tuple(dict.fromkeys(_spelled(file, node) for node in nodes))
+
+
+def unclear_instances(file: CudaFile, kernel: KernelText) -> tuple[str, ...]:
+    """How a template is named or launched where what stands there does not say which instance that is."""
+    launched = [launch.child_by_field_name("function") for launch in find_launches(file, kernel)]
+    nodes = [n for n in _template_ids(file, kernel) if _is_local(n)]
+    nodes += [n for n in launched if kernel.template and n is not None and "<" not in _spelled(file, n)]
+    return tuple(dict.fromkeys(_spelled(file, node) for node in nodes))
+
+
+def _template_ids(file: CudaFile, kernel: KernelText) -> list[Node]:
+    """The template-ids of a template with the qualification before them, in source order."""
+    found: list[Node] = []
+    for node in _below(file.tree.root) if kernel.template else ():
+        name = node.child_by_field_name("name") if node.type == "template_function" else None
+        if name is not None and name.text == kernel.name.encode():
+            found.append(_qualified(node))
+    return sorted(found, key=lambda node: node.start_byte)
+
+
+def _qualified(node: Node) -> Node:
+    """A name with the namespaces before it."""
+    outer = node.parent
+    return _qualified(outer) if outer is not None and outer.type == "qualified_identifier" else node
+
+
+def _spelled(file: CudaFile, node: Node) -> str:
+    return " ".join(file.source.slice(span(node)).split())
+
+
+def _is_local(node: Node) -> bool:
+    """Whether a template-id has a name of the function around it among its arguments."""
+    return bool(_locals(node) & _words(node))
+
+
+def _locals(inner: Node) -> set[str]:
+    """Names that the functions around a node declare, template parameters and types among them."""
     found: set[str] = set()
-    at = launch.parent
+    at = inner.parent
     while at is not None:
         if at.type == "template_declaration":
             listed = at.child_by_field_name("parameters")
             found |= _words(listed) if listed is not None else set()
         elif at.type == "function_definition":
             found |= {d.name for node in _below(at) if node.type in _DECLARING for d in declarators(node)}
+            found |= {name for node in _below(at) for name in _types_named(node)}
         at = at.parent
     return found
 
 
+def _types_named(node: Node) -> set[str]:
+    """The names of the types that a node declares."""
+    if node.type == "type_definition":
+        return {d.text.decode() for d in node.children_by_field_name("declarator") if d.text}
+    named = node.child_by_field_name("name") if node.type in _NAMING else None
+    return {named.text.decode()} if named is not None and named.text else set()
+
+
 def _words(root: Node) -> set[str]:
-    return {n.text.decode() for n in _below(root) if n.type in ("identifier", "type_identifier") and n.text}
+    """The names below a node, but for those that say in which scope they are to be looked up."""
+    named = (n for n in _below(root) if n.type in ("identifier", "type_identifier") and n.text)
+    return {n.text.decode() for n in named if n.text and not _is_qualified(n)}
+
+
+def _is_qualified(node: Node) -> bool:
+    outer = node.parent
+    return (
+        outer is not None
+        and outer.type == "qualified_identifier"
+        and outer.child_by_field_name("name") == node
+    )
 
 
 def _below(root: Node) -> Iterator[Node]:

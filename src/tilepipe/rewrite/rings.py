@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from tilepipe.kernel import surroundings
+from tilepipe.kernel.alignment import may_be_raised, stated
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.pool import tile_part
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.rewrite.lines import indent_of, whole_lines
-from tilepipe.source import Edit, Span, apply_edits
+from tilepipe.source import Edit, SourceFile, Span, apply_edits
 
 STAGES = "TP_STAGES"
 _TWO = "2"
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_STATES_ALIGNMENT = re.compile(r"\b(?:__align__|alignas|aligned|__aligned__)\s*\(")
-_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
 
 
 @dataclass(frozen=True)
@@ -129,26 +129,39 @@ def single(model: KernelModel, aligned: frozenset[Symbol]) -> Ring:
     inside = [b.array for b in model.buffers if b.array.decl.start > model.tile.loop.span.start]
     decls = sorted({a.decl for a in inside}, key=lambda d: d.start)
     gone = tuple(Edit(whole_lines(source, d), "") for d in decls)
-    raising = {a.decl: _raising(source.slice(a.decl), a.decl.start) for a in aligned}
+    raising = {a.decl: _raising(source, a.decl) for a in aligned}
     outside = [e for d, edits in raising.items() if d not in decls for e in edits]
-    moved = [
-        apply_edits(source.slice(d), _raising(source.slice(d), 0) if d in raising else ()) for d in decls
-    ]
+    moved = [_edited(source, d, raising.get(d, ())) for d in decls]
     return Ring((*gone, *outside), (), (), (), 1, 0, tuple(moved))
 
 
-def _raising(declared: str, at: int) -> tuple[Edit, ...]:
-    """The edits that align a declaration of shared arrays, which stands at byte `at`, to 16 bytes at least. One that
-    is no number is taken to be enough."""
+def _edited(source: SourceFile, at: Span, edits: Iterable[Edit]) -> str:
+    """The text at a span with those of the edits made that lie within it."""
+    within = [e for e in edits if at.start <= e.span.start and e.span.end <= at.end]
+    moved = [Edit(Span(e.span.start - at.start, e.span.end - at.start), e.text) for e in within]
+    return apply_edits(source.slice(at), moved)
 
-    def place(start: int, end: int) -> Span:
-        return Span(at + len(declared[:start].encode()), at + len(declared[:end].encode()))
 
-    if _STATES_ALIGNMENT.search(declared):
-        stated = [m for m in _ALIGNMENT.finditer(declared) if int(m[1]) < 16]
-        return tuple(Edit(place(m.start(1), m.end(1)), "16") for m in stated)
-    end = declared.index("__shared__") + len("__shared__")
-    return (Edit(place(end, end), " __align__(16)"),)
+def _raising(source: SourceFile, decl: Span) -> tuple[Edit, ...]:
+    """The edits that align a declaration of shared arrays to 16 bytes at least.
+
+    Of several alignments the compiler heeds one by its place, but of `alignas` the strictest: so every one that is
+    stated is raised where it stands.
+    """
+    edits: list[Edit] = []
+    found = stated(source, decl)
+    for whole, inner in found:
+        text = source.slice(inner).strip()
+        if text.isdecimal():
+            edits += [Edit(inner, "16")] if int(text) < 16 else []
+        elif source.slice(whole).startswith("alignas"):  # of a type, perhaps
+            edits.append(Edit(Span(whole.start, whole.start), "alignas(16) "))
+        else:
+            edits.append(Edit(inner, f"({text}) > 16 ? ({text}) : 16"))
+    if found:
+        return tuple(edits)
+    at = decl.start + source.data[decl.start : decl.end].index(b"__shared__") + len("__shared__")
+    return (Edit(Span(at, at), " __align__(16)"),)
 
 
 def _kernel_start(model: KernelModel) -> int:
@@ -184,23 +197,23 @@ def _static(
         return f"a stage of `{array.name}` ({size} bytes) does not keep the alignment of 16 bytes"
     if not model.kernel.body.start < array.decl.start < model.kernel.body.end:
         return f"`{array.name}` is declared outside of the kernel"
+    if aligned and not may_be_raised(source, array.decl):
+        return f"`{array.name}` is declared together with others, and one has an alignment of its own"
     in_loop = array.decl.start > model.tile.loop.span.start
     alone = len(declarators(node)) == 1
     if (in_loop or dynamic) and not alone:
         return f"`{array.name}` is declared together with others"
+    if (in_loop or dynamic) and any(
+        whole.start < array.decl.start for whole, _ in stated(source, array.decl)
+    ):
+        return f"the alignment of `{array.name}` stands before `__shared__`, and the declaration moves"
     name = Span(array.key[0], array.key[0] + len(array.name))
-    text = source.slice(array.decl)
-    at = array.decl.start
-    declared_ring = (
-        text[: _chars(source.data, at, name.start)]
-        + f"{array.name}_ring[{depth[0]}]"
-        + text[_chars(source.data, at, name.end) :]
-    )
-    if aligned:
-        declared_ring = apply_edits(declared_ring, _raising(declared_ring, 0))
+    raising = _raising(source, array.decl) if aligned else ()
+    renamed = Edit(name, f"{array.name}_ring[{depth[0]}]")
+    declared_ring = _edited(source, array.decl, (renamed, *raising))
     total = -(-size * depth[1] // 128) * 128
     if dynamic:
-        dims = text[_chars(source.data, at, name.end) :].rstrip().rstrip(";")
+        dims = source.slice(Span(name.end, array.decl.end)).rstrip().rstrip(";")
         lines = [
             "extern __shared__ __align__(128) unsigned char tp_shared[];" if offset == 0 else "",
             f"auto& {array.name}_ring = *reinterpret_cast<{array.type} (*)[{depth[0]}]{dims}>(tp_shared + {offset});",
@@ -213,16 +226,13 @@ def _static(
     if _mentioned_before(model, array):
         alias = f"\n{indent_of(source, array.decl.start)}auto& {array.name} = {array.name}_ring[0];"
     if alone:
-        edits: tuple[Edit, ...] = (Edit(array.decl, declared_ring + alias),)
+        before = [e for e in raising if e.span.start < array.decl.start]
+        edits: tuple[Edit, ...] = (*before, Edit(array.decl, declared_ring + alias))
     else:
-        edits = (Edit(name, f"{array.name}_ring[{depth[0]}]"), *(_raising(text, at) if aligned else ()))
+        edits = (renamed, *raising)
         if alias:
             return f"`{array.name}` is declared together with others and used before the loop"
     return Ring(edits, (), (), (), 1, offset + total)
-
-
-def _chars(data: bytes, start: int, end: int) -> int:
-    return len(data[start:end].decode())
 
 
 def _widest(model: KernelModel, array: Symbol) -> int:

@@ -43,6 +43,18 @@ __host__ __device__ constexpr long long integer(float) = delete;
 __host__ __device__ constexpr long long integer(double) = delete;
 __host__ __device__ constexpr long long integer(long double) = delete;
 
+// Whether template arguments are the same: types as they are, other arguments as those of types of their own.
+template <class A, class B>
+constexpr bool same = false;
+template <class A>
+constexpr bool same<A, A> = true;
+template <class...>
+struct types;
+template <auto...>
+struct values;
+template <template <class...> class...>
+struct templates;
+
 // Two types per parameter: its own at the even key, what it points to at the odd one.
 template <int Key>
 __device__ void parameters()
