@@ -60,7 +60,7 @@ def place(index: Node, at: Node, ranges: Ranges, rows: Rows) -> Place | None:
 def row_length(index: Node, at: Node, ranges: Ranges) -> Node | None:
     """The constant that an index spells as the length of a row: the largest factor of its terms, None without one."""
     factors: list[tuple[int, Node]] = []
-    for term in _terms(index):
+    for term in summands(index):
         found = _row_factor(term, lambda node: ranges.of(node, at).value is not None)
         value = ranges.of(found[1], at).value if found is not None else None
         if found is not None and value is not None:
