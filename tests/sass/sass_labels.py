@@ -94,6 +94,8 @@ ALONE_SHAPES = {
     "bytes_original": "failed",
     "batch_original": "failed",
     "tensor_original": "failed",
+    "sums_staged": "passed",
+    "sums_asked": "unknown",  # most of the math that hides the load stands in a branch
 }
 
 

@@ -316,3 +316,36 @@ extern "C" __global__ void half_prefetch(HALF_PARAMS)
     }
     C[row * n + col] = sum;
 }
+
+// ---- branch: a tile in registers on its way while a sum is taken, always or only where the launch asks for it ----
+
+template <bool ASKED>
+__device__ void staged_sums(const float *__restrict__ in, float *__restrict__ out, int tiles, int asked)
+{
+    __shared__ float tile[2][128];
+    const int tid = threadIdx.x;
+    float sum = 0.0f;
+    tile[0][tid] = in[tid];
+    __syncthreads();
+    for (int t = 0; t < tiles; ++t) {
+        const float next = in[(t + 1) * 128 + tid];
+        if (!ASKED || t < asked) {
+#pragma unroll 64
+            for (int i = 0; i < 128; ++i) sum = sum * 0.5f + tile[t & 1][i];
+        }
+        tile[(t + 1) & 1][tid] = next;
+        __syncthreads();
+#pragma unroll 64
+        for (int i = 0; i < 128; ++i) sum = sum * 0.25f + tile[t & 1][i];
+        __syncthreads();
+    }
+    out[blockIdx.x * 128 + tid] = sum;
+}
+extern "C" __global__ void __launch_bounds__(128) sums_staged(const float *in, float *out, int tiles, int asked)
+{
+    staged_sums<false>(in, out, tiles, asked);
+}
+extern "C" __global__ void __launch_bounds__(128) sums_asked(const float *in, float *out, int tiles, int asked)
+{
+    staged_sums<true>(in, out, tiles, asked);
+}

@@ -141,6 +141,9 @@ def _judge(graph: Graph, loop: Loop, expected: Expectation) -> tuple[LoopFacts, 
         if status_of(other) != status_of(findings):
             message = "the verdict depends on the trip count of an inner loop, which is not a constant"
             return facts, [Finding(AMBIGUOUS, "unknown", message)]
+    if not findings and _hidden_by_branches(graph, loop, expected):
+        message = "the math between a load and its wait stands in a branch that iterations may pass by"
+        return facts, [Finding(AMBIGUOUS, "unknown", message)]
     if findings and facts.tiles is None:
         message = (
             f"{facts.barriers} barriers an iteration at {expected.barriers} a tile do not tell how often "
@@ -148,6 +151,12 @@ def _judge(graph: Graph, loop: Loop, expected: Expectation) -> tuple[LoopFacts, 
         )
         return facts, [Finding(AMBIGUOUS, "unknown", message)]
     return facts, findings
+
+
+def _hidden_by_branches(graph: Graph, loop: Loop, expected: Expectation) -> bool:
+    """Whether loads overlap only where a branch is taken; not where all of a tile's math stands in branches."""
+    facts = measure(graph, loop, expected.barriers, branches=False)
+    return any(load.tile_work for load in facts.loads) and bool(_judge_loads(facts, expected))
 
 
 def _judge_loads(facts: LoopFacts, expected: Expectation) -> list[Finding]:

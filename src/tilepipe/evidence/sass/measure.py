@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.evidence.sass.cfg import Graph, Loop
 from tilepipe.evidence.sass.decode import Instruction
@@ -96,10 +96,13 @@ def main_loops(graph: Graph) -> list[Loop]:
     return sorted(inner, key=lambda loop: loop.header)
 
 
-def measure(graph: Graph, loop: Loop, barriers_per_tile: int, assumed_trips: int = 1) -> LoopFacts:
+def measure(
+    graph: Graph, loop: Loop, barriers_per_tile: int, assumed_trips: int = 1, branches: bool = True
+) -> LoopFacts:
     """Facts of a main loop in which every tile passes `barriers_per_tile` block barriers outside inner loops.
 
-    Inner loops without a constant trip count are taken to run `assumed_trips` times.
+    Inner loops without a constant trip count are taken to run `assumed_trips` times. Without `branches`, only work that
+    no branch passes by counts as work of a tile.
     """
     trips = {h: trip_count(graph, inner) for h, inner in graph.loops.items() if inner.blocks < loop.blocks}
     trace = trace_through(graph, loop, trips, assumed=assumed_trips)
@@ -115,7 +118,7 @@ def measure(graph: Graph, loop: Loop, barriers_per_tile: int, assumed_trips: int
         counted=math.counted,
         barriers=barriers,
         certain=certain,
-        loads=_loads(graph, loop, trips, tiles or 1, assumed_trips),
+        loads=_loads(graph, loop, trips, tiles or 1, assumed_trips, branches),
     )
 
 
@@ -139,7 +142,7 @@ def _total(trace: Trace, marks: list[int]) -> int:
 
 
 def _loads(
-    graph: Graph, loop: Loop, trips: Mapping[int, int | None], tiles: int, assumed: int
+    graph: Graph, loop: Loop, trips: Mapping[int, int | None], tiles: int, assumed: int, branches: bool
 ) -> tuple[LoadFacts, ...]:
     """The asynchronous copies, and the loads whose values go to shared memory, each on a trace through it."""
     found = []
@@ -148,7 +151,10 @@ def _loads(
         if not wanted:
             continue
         trace = trace_through(graph, loop, trips, block, assumed)
-        work = find_math(trace).work
+        work = [
+            mark if branches or step.always else 0
+            for mark, step in zip(find_math(trace).work, trace.steps, strict=True)
+        ]
         reads = [int(_is_shared_read(step.instruction)) for step in trace.steps]
         body = _Body(trace, work, reads, _total(trace, work) / tiles, _total(trace, reads) / tiles)
         for instruction in wanted:
@@ -206,7 +212,7 @@ def _scope(trace: Trace, issue: int) -> tuple[Trace, int]:
         outer = trace.steps[inside[0]].inner
         outer = outer[outer.index(header) :]
         steps = tuple(
-            type(step)(step.instruction, tuple(h for h in step.inner if h not in outer))
+            replace(step, inner=tuple(h for h in step.inner if h not in outer))
             for step in trace.steps[inside[0] : inside[-1] + 1]
         )
         part = Trace(steps, trace.trips, trace.assumed)

@@ -17,10 +17,12 @@ from tilepipe.evidence.sass.decode import Instruction
 
 @dataclass(frozen=True)
 class Step:
-    """An instruction of a trace; `inner` are the headers of the inner loops around it, innermost first."""
+    """An instruction of a trace; `inner` are the headers of the inner loops around it, innermost first. `always` tells
+    that no branch of the iteration passes it by; what loops of unknown trips do is not told by that."""
 
     instruction: Instruction
     inner: tuple[int, ...] = ()
+    always: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,25 @@ def trace_through(
     steps = []
     for passed in path:
         around = tuple(nest.header for nest in graph.nest(passed) if nest.blocks < loop.blocks)
-        steps += [Step(instruction, around) for instruction in graph.code(passed)]
+        always = _always(graph, loop, trips, passed)
+        steps += [
+            Step(instruction, around, always and instruction.guard in (None, "PT", "UPT"))
+            for instruction in graph.code(passed)
+        ]
     return Trace(tuple(steps), trips, assumed)
+
+
+def _always(graph: Graph, loop: Loop, trips: Mapping[int, int | None], block: int) -> bool:
+    """Whether every iteration of the loop, and of the inner loops around it, passes a block."""
+    for around in graph.nest(block):
+        if around.header != loop.header and trips.get(around.header, 0) is None:
+            return True
+        if not all(graph.dominates(block, latch) for latch in around.latches):
+            return False
+        if around.header == loop.header:
+            break
+        block = around.header
+    return True
 
 
 def _forward_edges(graph: Graph, loop: Loop) -> dict[int, set[int]]:
