@@ -339,6 +339,18 @@ def test_a_bug_is_a_coded_message(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_source_that_nests_too_deeply_is_told(steps: FakeSteps, kernel: Path, capsys: Capture) -> None:
+    steps.result = raising(RecursionError("maximum recursion depth exceeded"))
+    assert main(["run", "igemm.cu"]) == 2
+    assert "TP161 error: the source is nested too deeply" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("macro", ["", "=1", "3", "A B", "-x"])
+def test_a_macro_needs_a_name(macro: str, kernel: Path, capsys: Capture) -> None:
+    assert main(["check", "igemm.cu", "-D", macro]) == 2
+    assert f"`{macro}` is no NAME or NAME=VALUE" in capsys.readouterr().err
+
+
 def test_an_interruption_is_130_and_leaves_nothing(steps: FakeSteps, kernel: Path, capsys: Capture) -> None:
     steps.result = raising(KeyboardInterrupt())
     assert main(["run", "igemm.cu", "-o", "out.cu"]) == 130

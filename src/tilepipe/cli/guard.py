@@ -20,7 +20,8 @@ DEBUG_VARIABLE = "TILEPIPE_DEBUG"
 
 
 def exit_code_of(command: Callable[[], int]) -> int:
-    """Run `command` and return its exit code; anything unforeseen is TP199, an internal error (2)."""
+    """Run `command` and return its exit code: TP161 (2) for what nests too deeply; anything unforeseen is TP199, an
+    internal error (2)."""
     try:
         code = command()
         sys.stdout.flush()
@@ -34,9 +35,19 @@ def exit_code_of(command: Callable[[], int]) -> int:
         return PIPE_CLOSED
     except OSError as failure:
         return _stdout_is_full(failure) if failure.errno in _NO_ROOM else _internal_error(failure)
+    except RecursionError:
+        return _too_deep()
     except Exception as bug:
         return _internal_error(bug)
     return code
+
+
+def _too_deep() -> int:
+    """Python's limit, some hundred levels of an expression or of statements; no author's file comes near it."""
+    advice = "split the expression, or generate it with fewer parentheses"
+    refusal = error("TP161", "the source is nested too deeply to be followed", help=advice)
+    print_diagnostics(refusal.diagnostics)
+    return refusal.exit_code
 
 
 def _stdout_is_full(failure: OSError) -> int:

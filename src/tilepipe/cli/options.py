@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
@@ -273,7 +274,7 @@ def build_options(extra_flags: Sequence[str] = (), **given: Any) -> Options:
         toolchain=cast(Literal["nvrtc", "nvcc"], toolchain),
         compile=CompileOptions(
             include_dirs=tuple(given.get("include") or ()),
-            defines=tuple(given.get("define") or ()),
+            defines=_macros(given.get("define") or ()),
             std=given.get("std", "c++17"),
             extra=tuple(extra_flags),
         ),
@@ -312,6 +313,14 @@ def _no_alias(promises: Sequence[str]) -> frozenset[str]:
             raise typer.BadParameter(f"--assume: `{promise}` names no pointers; write no-alias=A,B")
         names.update(given)
     return frozenset(names)
+
+
+def _macros(given: Sequence[str]) -> tuple[str, ...]:
+    """The macros of -D. Raises typer.BadParameter for one without a name."""
+    for macro in given:
+        if not re.match(r"[A-Za-z_]\w*(\(.*\))?(=|$)", macro):
+            raise typer.BadParameter(f"-D: `{macro}` is no NAME or NAME=VALUE")
+    return tuple(given)
 
 
 def required_evidence(text: str, *possible: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def barriers_separate(q: LoopFacts) -> Refusal | None:
         if reader is not None:
             return refusal(
                 "TP010",
-                f"the input is racy: no barrier between reading `{store.buffer.name}` and overwriting it "
+                f"the input may be racy: no barrier between reading `{store.buffer.name}` and overwriting it "
                 "for the next tile",
                 q.source.place(reader.statement.span),
                 f"read here; overwritten at line {q.line(store.item.statement.span)} without a barrier between",
