@@ -34,7 +34,7 @@ from tilepipe.rewrite.forms import body_end, body_start, epilogue, peeled_edits,
 from tilepipe.rewrite.guard import Instances, guard_edit
 from tilepipe.rewrite.helpers import helper_text
 from tilepipe.rewrite.issue import Spread, spread
-from tilepipe.rewrite.launches import edit_launches, find_launches
+from tilepipe.rewrite.launches import edit_launches, find_launches, mentions_beside_launches
 from tilepipe.rewrite.lines import indent_of, line_start, with_comments, with_pragmas
 from tilepipe.rewrite.registers import Staging, stage
 from tilepipe.rewrite.rings import STAGES, Ring, ring, single
@@ -341,11 +341,13 @@ def _launch_edits(model: KernelModel, rings: Ring) -> tuple[tuple[Edit, ...], tu
         return (), ()
     if not find_launches(model.file, model.kernel):
         return (), ()
+    scope = model.kernel.scope
+    name = "".join(f"::{part}" for part in (*scope, model.kernel.name)) if scope else model.kernel.name
     if rings.extra_dynamic and model.dynamic:
-        return edit_launches(model.file, model.kernel, f"({{old}}) + {model.kernel.name}_more_bytes")
+        return edit_launches(model.file, model.kernel, f"({{old}}) + {name}_more_bytes")
     if rings.extra_dynamic:
-        return edit_launches(model.file, model.kernel, f"{model.kernel.name}_shared_bytes")
-    return edit_launches(model.file, model.kernel, f"{model.kernel.name}_stages * (({{old}} + 15) / 16 * 16)")
+        return edit_launches(model.file, model.kernel, f"{name}_shared_bytes")
+    return edit_launches(model.file, model.kernel, f"{name}_stages * (({{old}} + 15) / 16 * 16)")
 
 
 def _notes(model: KernelModel, candidate: Candidate, rings: Ring) -> tuple[str, ...]:
@@ -358,6 +360,10 @@ def _notes(model: KernelModel, candidate: Candidate, rings: Ring) -> tuple[str, 
     if rings.extra_dynamic:
         more = " more" if model.dynamic else ""
         notes.append(f"launches must ask for {rings.extra_dynamic} bytes{more} of dynamic shared memory")
+    if rings.stages_factor > 1 or rings.extra_dynamic:
+        lines = ", ".join(map(str, mentions_beside_launches(model.file, model.kernel)))
+        if lines:
+            notes.append(f"a launch by what names the kernel in line {lines} must be edited by hand")
     if surroundings.is_repeated(model.tile):
         notes.append("the pipeline is drained and refilled in each iteration of the outer loop")
     return tuple(notes)

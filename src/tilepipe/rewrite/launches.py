@@ -15,27 +15,89 @@ from tilepipe.source import Edit, Span
 from tilepipe.source.parse import span
 
 _NAMING = ("alias_declaration", "struct_specifier", "class_specifier", "enum_specifier")
+_NAMES = ("qualified_identifier", "template_function")
+# Host functions that are given a kernel without launching it: `cudaFuncSetAttribute`, `cudaOccupancyMaxActive…`.
+_ASKING = (b"cudaFunc", b"cudaOccupancy", b"cudaGetFuncBySymbol")
 _DECLARING = ("declaration", "parameter_declaration", "optional_parameter_declaration")
 
 
 def find_launches(file: CudaFile, kernel: KernelText) -> list[Node]:
-    """The launch expressions `kernel<<<…>>>(…)` of the file."""
-    return [node for name, node in _launches(file) if name == kernel.name]
+    """The launch expressions `kernel<<<…>>>(…)` of the file, the namespaces before the name being the kernel's or the
+    last of them; without any, each launch of that name."""
+    found = []
+    for (*namespaces, name), node in _launches(file):
+        depth = len(namespaces)
+        if name == kernel.name and kernel.scope[len(kernel.scope) - depth :] == tuple(namespaces):
+            found.append(node)
+    return found
+
+
+def mentions_beside_launches(file: CudaFile, kernel: KernelText) -> tuple[int, ...]:
+    """Lines in which the kernel is named but neither declared nor launched nor asked about: launched from there,
+    perhaps, by a pointer or by `cudaLaunchKernel`."""
+    lines: dict[int, None] = {}
+    for node in _below(file.tree.root):
+        if node.type == "identifier" and node.text == kernel.name.encode():
+            whole = _whole(node)
+            declares = whole.parent is not None and whole.parent.type == "function_declarator"
+            if not (declares or _is_launched(whole) or _is_asked_about(whole)):
+                lines[file.source.line_of(node.start_byte)] = None
+    return tuple(sorted(lines))
+
+
+def _whole(name: Node) -> Node:
+    """A name with its namespaces and template arguments."""
+    outer = name.parent
+    return _whole(outer) if outer is not None and outer.type in _NAMES else name
+
+
+def _is_launched(node: Node) -> bool:
+    call = node.parent
+    return (
+        call is not None
+        and call.type == "call_expression"
+        and call.child_by_field_name("function") == node
+        and any(c.type == "kernel_call_syntax" for c in call.children)
+    )
+
+
+def _is_asked_about(node: Node) -> bool:
+    """Whether a name is given to a function that sets or tells what a kernel is like."""
+    at = node.parent
+    while at is not None and at.type != "expression_statement":
+        if at.type == "call_expression":
+            called = at.child_by_field_name("function")
+            return called is not None and bool(called.text) and (called.text or b"").startswith(_ASKING)
+        at = at.parent
+    return False
 
 
 @lru_cache(maxsize=8)  # a file has many kernels
-def _launches(file: CudaFile) -> tuple[tuple[str, Node], ...]:
-    """Every launch of the file with the name of its kernel, in source order."""
-    found: list[tuple[str, Node]] = []
+def _launches(file: CudaFile) -> tuple[tuple[tuple[str, ...], Node], ...]:
+    """Every launch of the file with the name of its kernel, namespaces first, in source order."""
+    found: list[tuple[tuple[str, ...], Node]] = []
     stack = [file.tree.root] if b"<<<" in file.source.data else []
     while stack:
         node = stack.pop()
         if node.type == "call_expression" and any(c.type == "kernel_call_syntax" for c in node.children):
             callee = node.child_by_field_name("function")
-            name = file.source.slice(span(callee)) if callee is not None else ""
-            found.append((name.split("<")[0].strip(), node))
+            if callee is not None:
+                found.append((_named(callee), node))
         stack.extend(node.named_children)
     return tuple(sorted(found, key=lambda pair: pair[1].start_byte))
+
+
+def _named(callee: Node) -> tuple[str, ...]:
+    """The name of a launched kernel, with the namespaces before it; () for an expression."""
+    if callee.type == "qualified_identifier":
+        scope, inner = callee.child_by_field_name("scope"), callee.child_by_field_name("name")
+        return ((_text(scope),) if scope is not None else ()) + (_named(inner) if inner is not None else ())
+    named = callee.child_by_field_name("name") if callee.type == "template_function" else callee
+    return (_text(named),) if named is not None and named.type == "identifier" else ("",)
+
+
+def _text(node: Node) -> str:
+    return node.text.decode() if node.text else ""
 
 
 def launched_instance(file: CudaFile, kernel: KernelText) -> str | None:
