@@ -3,6 +3,8 @@ now."""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -26,9 +28,12 @@ def find_launches(file: CudaFile, kernel: KernelText) -> list[Node]:
 def _launches(file: CudaFile) -> tuple[tuple[str, Node], ...]:
     """Every launch of the file with the name of its kernel, in source order."""
     found: list[tuple[str, Node]] = []
-    stack = [file.tree.root] if b"<<<" in file.source.data else []
+    at = [sign.start() for sign in re.finditer(rb"<<<", file.source.data)]
+    stack = [file.tree.root]
     while stack:
         node = stack.pop()
+        if bisect_left(at, node.start_byte) == bisect_left(at, node.end_byte):
+            continue  # no launch in it
         if node.type == "call_expression" and any(c.type == "kernel_call_syntax" for c in node.children):
             callee = node.child_by_field_name("function")
             name = file.source.slice(span(callee)) if callee is not None else ""
