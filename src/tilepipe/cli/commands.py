@@ -101,7 +101,7 @@ def check(
     if (code := _cannot_deliver(targets)) is not None:
         return code
     steps = load_steps()
-    jobs = steps.open_jobs(str(file), options)
+    jobs = steps.open_jobs(str(file), options, runs=False)
     if isinstance(jobs, Refusal):
         reports = [refused_report(jobs)]
     else:
