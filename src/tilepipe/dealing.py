@@ -1,7 +1,7 @@
 """The kernels of a file dealt over processes: most of what `check` does is Python, which uses one core.
 
 Processes are forked, so that they have the opened file and the loaded compiler as they are; nothing compiles before
-that. Not where a GPU was opened: its driver does not survive a fork.
+that. Not where a GPU was opened here: its driver does not survive a fork. `check` opens none, see `launch/seen.py`.
 """
 
 from __future__ import annotations
