@@ -1,7 +1,7 @@
 """The kernels of a file dealt over processes: most of what `check` does is Python, which uses one core.
 
 Processes are forked, so that they have the opened file and the loaded compiler as they are; nothing compiles before
-that. Not where a GPU was opened: its driver does not survive a fork.
+that. Not where a GPU was opened here: its driver does not survive a fork. `check` opens none, see `launch/seen.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from multiprocessing.context import ForkProcess
 from typing import TypeVar
 
 from tilepipe.job import Job
+from tilepipe.launch import CudaDevice
 
 _Answer = TypeVar("_Answer")
 # Of jobs, on so many processors: an answer for each, in their order.
@@ -29,7 +30,7 @@ _LEAST = 5  # kernels of a process: each compiles the headers anew
 def dealt(work: Work[_Answer], jobs: Sequence[Job]) -> list[_Answer]:
     """What `work` answers for the jobs, in their order, from as many processes as are worth it."""
     processes = min(PROCESSORS, len(jobs) // _LEAST)
-    forks = "fork" in multiprocessing.get_all_start_methods() and jobs[0].device.kind == "cpu"
+    forks = "fork" in multiprocessing.get_all_start_methods() and not isinstance(jobs[0].device, CudaDevice)
     # Which of several kernels of one name the compiler tells of may depend on what it is asked together.
     distinct = len({job.kernel.name for job in jobs}) == len(jobs)
     if len(jobs) <= _FEW or processes < 2 or not forks or not distinct:

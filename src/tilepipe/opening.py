@@ -9,7 +9,7 @@ from tilepipe.diagnostics import Refusal, error
 from tilepipe.gpu import normalise_arch
 from tilepipe.job import DEFAULT_ARCH, DIALECTS, Job
 from tilepipe.kernel.file import CudaFile, KernelText
-from tilepipe.launch import CpuDevice, Device, find_gpu
+from tilepipe.launch import CpuDevice, Device, find_gpu, see_gpu
 from tilepipe.options import Options
 from tilepipe.problem import (
     KernelProblem,
@@ -22,9 +22,11 @@ from tilepipe.toolchain import Toolchain, Unit, select_toolchain
 from tilepipe.toolchain.includes import gather
 
 
-def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[Job, ...] | Refusal:
+def open_jobs(
+    path: str, options: Options, with_problem: bool = True, runs: bool = True
+) -> tuple[Job, ...] | Refusal:
     """Every kernel of the file, or the one that `options` names. Reads the file and, `with_problem`, its problem
-    file."""
+    file; opens the GPU unless nothing `runs` on it."""
     if path.startswith("-"):
         path = f"./{path}"  # a compiler would take it for an option
     source = read_source(path)
@@ -49,7 +51,7 @@ def open_jobs(path: str, options: Options, with_problem: bool = True) -> tuple[J
     problem = _problem(path, options, file, kernels) if with_problem else ({}, "")
     if isinstance(problem, Refusal):
         return problem
-    device = _device(toolchain, options)
+    device = _device(toolchain, options, runs)
     if isinstance(device, Refusal):
         return device
     arch = normalise_arch(options.arch or (device.arch if device.kind == "cuda" else DEFAULT_ARCH))
@@ -126,10 +128,11 @@ def _at_sizes(problem: KernelProblem, wanted: tuple[str, ...]) -> KernelProblem 
     return replace(problem, sizes=kept or problem.sizes)
 
 
-def _device(toolchain: Toolchain, options: Options) -> Device | Refusal:
-    gpu = find_gpu(toolchain) if options.device != "cpu" else None
-    if gpu is not None:
-        return gpu
+def _device(toolchain: Toolchain, options: Options, runs: bool) -> Device | Refusal:
+    if options.device != "cpu":
+        gpu = find_gpu(toolchain) if runs else see_gpu()
+        if gpu is not None:
+            return gpu
     if options.device == "cuda":
         return error(
             "TP149", "no CUDA GPU was found on this machine", help="use --device cpu, or leave --device out"

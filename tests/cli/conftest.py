@@ -28,7 +28,8 @@ class FakeSteps(types.ModuleType):
         self.options: Options | None = None
         self.calls: list[tuple[Any, ...]] = []
 
-    def open_jobs(self, path: str, options: Options) -> tuple[Any, ...] | Refusal:
+    def open_jobs(self, path: str, options: Options, *, runs: bool = True) -> tuple[Any, ...] | Refusal:
+        del runs
         self.options = options
         self.calls.append(("open", path))
         return self.jobs

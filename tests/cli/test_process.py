@@ -22,6 +22,15 @@ def test_help_imports_nothing_heavy() -> None:
     assert [name for name in loaded if name in HEAVY] == []
 
 
+def test_the_steps_import_nothing_that_only_running_needs() -> None:
+    script = "import sys; import tilepipe.steps; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "tilepipe.launch.cpu" in loaded
+    assert [name for name in loaded if name in ("llvmlite", "cuda.core")] == []
+
+
 def test_a_terminal_without_our_characters_gets_others() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([*TILEPIPE, "explain", "TP999"], capture_output=True, env=environment, check=False)

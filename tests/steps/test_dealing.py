@@ -18,18 +18,21 @@ import pytest
 from tilepipe import dealing
 from tilepipe.cli.streams import json_text
 from tilepipe.dealing import dealt
+from tilepipe.launch import CudaDevice
 from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.report import RunReport, to_json
 from tilepipe.steps import check_all
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "gpu"))
+from fakes import FakeDriver
 
 ZOO = Path(__file__).parents[1] / "zoo"
 # Plain, with rows that may be padded, without a tile loop, refused.
 NAMES = ("fir_halo", "sgemm_fat25k", "conv_igemm", "row_sum_tree", "graph_walk")
 
 
-def _jobs(count: int = 11, kind: str = "cpu", names: int = 11) -> Any:
-    device = SimpleNamespace(kind=kind)
+def _jobs(count: int = 11, device: Any = None, names: int = 11) -> Any:
     kernels = [SimpleNamespace(name=f"k{n % names}") for n in range(count)]
     return [SimpleNamespace(number=n, device=device, kernel=kernel) for n, kernel in enumerate(kernels)]
 
@@ -64,7 +67,7 @@ def test_answers_come_in_order_from_several_processes() -> None:
     assert {processors for _, _, processors in answers} == {1}
 
 
-@pytest.mark.parametrize("jobs", [_jobs(8), _jobs(kind="cuda"), _jobs(names=10)])
+@pytest.mark.parametrize("jobs", [_jobs(8), _jobs(device=CudaDevice(FakeDriver(), None)), _jobs(names=10)])
 def test_few_kernels_a_gpu_and_kernels_of_one_name_stay_in_one_process(jobs: Any) -> None:
     assert {(pid, processors) for _, pid, processors in dealt(_who, jobs)} == {(os.getpid(), 2)}
 

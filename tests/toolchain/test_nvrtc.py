@@ -282,3 +282,8 @@ def test_only_a_library_with_a_cache_of_its_own_is_told_to_leave_it(
 ) -> None:
     # 12.4, 12.6 and 12.8 answer NVRTC_ERROR_INVALID_OPTION
     assert Library(None, version, None, ()).afresh == flags
+
+
+@pytest.mark.parametrize("version", [(12, 4), (13, 3), (13, 4), (14, 0)])
+def test_the_limit_of_errors_is_lifted_where_nvrtc_knows_how(version: tuple[int, int]) -> None:
+    assert bool(Library(None, version, None, ()).all_errors) == (version >= (13, 4))

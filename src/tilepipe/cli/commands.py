@@ -101,12 +101,12 @@ def check(
     if (code := _cannot_deliver(targets)) is not None:
         return code
     steps = load_steps()
-    jobs = steps.open_jobs(str(file), options)
+    jobs = steps.open_jobs(str(file), options, runs=False)
     if isinstance(jobs, Refusal):
         reports = [refused_report(jobs)]
     else:
         reports = [_as_report(report) for report in steps.check_all(jobs)]
-    values = [to_json(report) for report in reports]
+    values = [to_json(report) for report in reports] if json is not None else [None]
     failed = deliver_json(values if len(values) > 1 else values[0], json)
     failed = failed or deliver_page(reports, targets, "check", options, original_text(str(file)))
     for number, report in enumerate(reports):

@@ -22,8 +22,8 @@ class Steps(Protocol):
     def open_job(self, path: str, options: Options) -> Job | Refusal:
         """The one kernel that `options` names; asks for a name where the file has several."""
 
-    def open_jobs(self, path: str, options: Options) -> tuple[Job, ...] | Refusal:
-        """Every kernel of the file, or the one that `options` names."""
+    def open_jobs(self, path: str, options: Options, *, runs: bool = True) -> tuple[Job, ...] | Refusal:
+        """Every kernel of the file, or the one that `options` names; the GPU is not opened unless something `runs`."""
 
     def check_all(self, jobs: tuple[Job, ...]) -> list[RunReport | Refusal]: ...
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.diagnostics.core import error
-from tilepipe.emulator import jit, layout
+from tilepipe.emulator import MAX_STEPS, jit, layout
 from tilepipe.emulator.arena import Arena, Launch
 from tilepipe.emulator.codegen.function import Translation, translate_function
 from tilepipe.emulator.findings import (
@@ -38,7 +38,6 @@ from tilepipe.emulator.sharing import NOTE, Watches
 
 _CHUNK_SECONDS = 0.1  # how long a worker runs between looks at Ctrl-C
 MAX_SHARED = 227 * 1024  # bytes a block may have on the largest devices we model (sm_90)
-MAX_STEPS = 200_000_000  # of a block, some seconds; the longest one of our kernels takes 9 million
 ALLOCATION_ALIGNMENT = 256  # bytes, of device allocations (CUDA programming guide, device memory accesses)
 
 

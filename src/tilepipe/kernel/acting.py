@@ -6,6 +6,7 @@ Of those that stand in the file the text tells; of those in headers, and of temp
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from tilepipe.kernel.file import CudaFile
 Answers = Mapping[str, int | str | None]
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_CLASS = re.compile(rb"\b(?:struct|class|union)\b")
 
 
 # Types of the CUDA headers whose copies are written out there, and copy the bits.
@@ -60,9 +62,12 @@ def acting_classes(file: CudaFile) -> frozenset[str]:
     """Names of classes with a copy or move constructor or an assignment that is written out, and of those that hold
     or extend such a class."""
     texts: dict[str, str] = {}
+    at = [word.start() for word in _CLASS.finditer(file.source.data)]
     stack = [file.tree.root]
     while stack:
         node = stack.pop()
+        if bisect_left(at, node.start_byte) == bisect_left(at, node.end_byte):
+            continue  # no class in it
         name = node.child_by_field_name("name")
         if node.type in ("struct_specifier", "class_specifier", "union_specifier") and name is not None:
             texts[(name.text or b"").decode().partition("<")[0].strip()] = (node.text or b"").decode()

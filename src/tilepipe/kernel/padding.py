@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from tree_sitter import Node
@@ -62,7 +63,12 @@ class Padding:
 
 def padding(model: KernelModel, answers: Answers) -> Padding:
     """Pad the staged arrays whose rows meet in banks. `answers` by the keys of earlier `asks`."""
-    padder = _Padder(model, answers)
+    return _padding(model, frozenset(answers.items()))
+
+
+@lru_cache(maxsize=256)  # looked at for what to ask, and then for what comes of it
+def _padding(model: KernelModel, answers: frozenset[tuple[str, int | str | None]]) -> Padding:
+    padder = _Padder(model, dict(answers))
     edits: list[Edit] = []
     rows: dict[str, int] = {}
     kept: dict[str, str] = {}

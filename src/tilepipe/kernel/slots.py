@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from tree_sitter import Node
@@ -108,6 +109,7 @@ def _loaded_wider(model: KernelModel, buffer: Symbol, width: int) -> bool:
     return not isinstance(found, str) and any(s.bytes > width for s in found)
 
 
+@lru_cache(maxsize=256)  # every candidate asks
 def _slots(model: KernelModel, buffer: Symbol) -> tuple[Slot, ...] | str:
     """The loads behind the stores to a buffer that wait in slots; the first obstacle where none can.
 

@@ -164,8 +164,8 @@ class Spreader:
         if others or place.distance.constant is None:
             raise NotProvedError("the shared address depends on what the launch decides")
         axes = ordered(axes, place.distance.constant, rough.forms.grid.count)
-        if grid_of(axes, self.block).count % width:
-            raise NotProvedError(f"{grid_of(axes, self.block).count} elements are no multiple of {width}")
+        if rough.forms.grid.count % width:
+            raise NotProvedError(f"{rough.forms.grid.count} elements are no multiple of {width}")
         grid = grid_of(axes, self.block, width)
         pointers = self._pointers(self._forms(grid, steps))
         masks = self._masks(pointers.forms, counters)
@@ -239,7 +239,7 @@ class Spreader:
         self._consecutive(places[0].distance, live, size, bytes_, "shared")
         self._aligned(places[0], live, pointers.forms, bytes_, "the shared address")
         found = np.broadcast_to(constant, live.shape)[live]
-        if len(np.unique(found)) != len(found):
+        if not np.all(np.diff(np.sort(found))):
             raise NotProvedError("two elements go to one place of the tile")
         if places[0].root:
             self.needs[f"tp_aligned({places[0].root}, {bytes_})"] = None

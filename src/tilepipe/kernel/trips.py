@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import declarators
-from tilepipe.source import Span
+from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import span
 
 _EXTENT = re.compile(r"(?:blockDim|gridDim|blockIdx)\.[xyz]")
@@ -232,20 +234,12 @@ class Bounds:
         parameter = self.arguments.get(name)
         if parameter is not None and node.start_byte <= parameter[0] < node.end_byte:
             found.append(parameter[1])
-        stack = [c for c in node.named_children if c.type == "compound_statement"]
-        while stack:
-            current = stack.pop()
-            field = {"assignment_expression": "left", "update_expression": "argument"}.get(
-                current.type, "declarator"
-            )
-            written = current.child_by_field_name(field)
-            if written is not None and self.file.source.slice(span(written)) == name:
-                if current.type != "init_declarator":
-                    return None
-                value = current.child_by_field_name("value")
-                if value is not None:
-                    found.append(value)
-            stack.extend(current.named_children)
+        for current in _written(node, self.file.source).get(name, ()):
+            if current.type != "init_declarator":
+                return None
+            value = current.child_by_field_name("value")
+            if value is not None:
+                found.append(value)
         return _unbraced(found[0]) if len(found) == 1 else None
 
     def _binary(self, node: Node, depth: int) -> tuple[int | None, int | None]:
@@ -295,3 +289,20 @@ def _arguments(file: CudaFile, call: Statement | None) -> dict[str, tuple[int, N
 
 def _sum(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else a + b
+
+
+@lru_cache(maxsize=64)  # every name of a function asks
+def _written(function: Node, source: SourceFile) -> Mapping[str, list[Node]]:
+    """What declares or changes each name in a function's body, by the name as written."""
+    found: dict[str, list[Node]] = {}
+    stack = [c for c in function.named_children if c.type == "compound_statement"]
+    while stack:
+        current = stack.pop()
+        field = {"assignment_expression": "left", "update_expression": "argument"}.get(
+            current.type, "declarator"
+        )
+        written = current.child_by_field_name(field)
+        if written is not None:
+            found.setdefault(source.slice(span(written)), []).append(current)
+        stack.extend(current.named_children)
+    return found

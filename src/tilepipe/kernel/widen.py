@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from tree_sitter import Node
@@ -106,18 +107,25 @@ def maybe_constants(found: Study, root: Node | None) -> list[str]:
     arguments."""
     variables = {s.name for st in found.analysed.body.walk() for s in st.declares if not s.const}
     variables |= {p.name for p in found.analysed.parameters}
+    names = _mentioned(root) if root is not None else frozenset()
+    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
+    return sorted(
+        n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__")
+    )
+
+
+@lru_cache(maxsize=64)  # each kind of copy asks for its own
+def _mentioned(root: Node) -> frozenset[str]:
+    """Names below `root` that are not those of what is called."""
     names: set[str] = set()
-    stack = [root] if root is not None else []
+    stack = [root]
     while stack:
         node = stack.pop()
         called = node.parent is not None and node.parent.child_by_field_name("function") == node
         if node.type in ("identifier", "qualified_identifier") and node.text and not called:
             names.add(node.text.decode())
         stack.extend(node.named_children)
-    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
-    return sorted(
-        n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__")
-    )
+    return frozenset(names)
 
 
 def widen(model: KernelModel, answers: Answers) -> tuple[Wide | Narrow, ...]:

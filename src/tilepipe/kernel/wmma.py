@@ -41,7 +41,7 @@ def _inner(node: Node) -> Node:
 def leading_dimensions(root: Node, name: str) -> list[Node]:
     """The leading dimensions of the matrix accesses whose address names an array."""
     found: list[Node] = []
-    stack = [root]
+    stack = [root] if b"_matrix_sync" in (root.text or b"") else []
     while stack:
         node = stack.pop()
         stack.extend(node.named_children)

@@ -2,6 +2,7 @@
 
 from tilepipe.launch.cpu import CpuDevice
 from tilepipe.launch.gpu import Contender, CudaDevice, find_gpu
+from tilepipe.launch.seen import see_gpu
 from tilepipe.launch.types import Device, Finding, LaunchOptions, Loaded, RunResult
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "Loaded",
     "RunResult",
     "find_gpu",
+    "see_gpu",
 ]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tilepipe import emulator
 from tilepipe.diagnostics import Refusal
-from tilepipe.emulator import MAX_STEPS, Argument, Buffer, EmulatorFinding, Program, load_program
 from tilepipe.emulator.findings import Shape
 from tilepipe.launch.shapes import shared_shapes
 from tilepipe.launch.types import Finding, LaunchOptions, RunResult
@@ -24,7 +24,7 @@ class CpuDevice:
 
     def __init__(self, toolchain: Toolchain, max_steps: int | None = None) -> None:
         self._toolchain = toolchain
-        self._max_steps = max_steps or MAX_STEPS
+        self._max_steps = max_steps or emulator.MAX_STEPS
 
     @property
     def kind(self) -> Literal["cpu", "cuda"]:
@@ -44,7 +44,7 @@ class CpuDevice:
         compiled = self._toolchain.compile(replace(unit, options=options), arch, "ptx")
         if isinstance(compiled, Refusal):
             return compiled
-        program = load_program(compiled.image.decode(), compiled.symbol)
+        program = emulator.load_program(compiled.image.decode(), compiled.symbol)
         if isinstance(program, Refusal):
             return program
         shapes = functools.cache(lambda: shared_shapes(self._toolchain, unit))
@@ -55,9 +55,9 @@ class CpuDevice:
 class CpuKernel:
     """A kernel ready to run on the CPU. `shapes` asks how its shared variables are declared."""
 
-    program: Program
+    program: emulator.Program
     shapes: Callable[[], Mapping[str, Shape]] = dict
-    max_steps: int = MAX_STEPS
+    max_steps: int = emulator.MAX_STEPS
 
     def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal:
         """Runs the case; its arrays are updated in place."""
@@ -79,14 +79,14 @@ class CpuKernel:
         return RunResult(findings, done.notes, done.blocks_run, done.blocks_total, counters, done.profile)
 
 
-def _argument(argument: Array | Scalar) -> Argument:
+def _argument(argument: Array | Scalar) -> emulator.Argument:
     if isinstance(argument, Scalar):
         return argument.value
     offset = argument.data.ctypes.data - argument.base.ctypes.data
-    return Buffer(argument.base, offset, argument.name)
+    return emulator.Buffer(argument.base, offset, argument.name)
 
 
-def _finding(found: EmulatorFinding) -> Finding:
+def _finding(found: emulator.EmulatorFinding) -> Finding:
     times = f" ({found.count} times)" if found.count > 1 else ""
     return Finding(
         found.kind,

@@ -7,6 +7,7 @@ raised as `DriverError`, which `launch/gpu.py` turns into refusals.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import re
 import time
@@ -80,6 +81,15 @@ def _translated() -> Iterator[None]:
         if status is None:
             raise
         raise DriverError(status[0], str(failure)) from failure
+
+
+def has_driver() -> bool:
+    """Whether there is a CUDA driver, found out without cuda.core, which takes a while to import."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 class CoreDriver:

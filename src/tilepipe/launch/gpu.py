@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilepipe.diagnostics import Refusal, error
-from tilepipe.launch.driver import CoreDriver, Driver, DriverError
+from tilepipe.launch.driver import CoreDriver, Driver, DriverError, has_driver
 from tilepipe.launch.types import LaunchOptions, RunResult
 from tilepipe.problem.types import Array, Case
 from tilepipe.toolchain.types import Compiled, Toolchain, Unit
@@ -46,6 +46,8 @@ _FAULTS = {
 
 def find_gpu(toolchain: Toolchain) -> CudaDevice | None:
     """The first CUDA GPU, compiling with `toolchain`; None where there is no GPU, driver or cuda.core."""
+    if not has_driver():
+        return None
     try:
         return CudaDevice(CoreDriver(), toolchain)
     except Exception:  # a missing driver shows as ImportError, RuntimeError or CUDAError, by version

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
-from rich.console import Console
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -51,7 +52,21 @@ def _print(report: RunReport, console: Console) -> None:
     for title, table in sections:
         if table is not None and table.row_count:
             console.print(Text(f"\n{title}", "bold"))
-            console.print(Padding(table, (0, 0, 0, 2), expand=False))
+            console.print(_Indented(table))
+
+
+@dataclass(frozen=True)
+class _Indented:
+    """A table two columns in. What rich has for this measures every cell once more."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrower = options.update_width(options.max_width - 2)
+        for line in console.render_lines(self.table, narrower, pad=False):
+            yield Segment("  ")
+            yield from line
+            yield Segment.line()
 
 
 def _verdict(report: RunReport) -> Text:

@@ -3,6 +3,8 @@ now."""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -76,9 +78,12 @@ def _is_asked_about(node: Node) -> bool:
 def _launches(file: CudaFile) -> tuple[tuple[tuple[str, ...], Node], ...]:
     """Every launch of the file with the name of its kernel, namespaces first, in source order."""
     found: list[tuple[tuple[str, ...], Node]] = []
-    stack = [file.tree.root] if b"<<<" in file.source.data else []
+    at = [sign.start() for sign in re.finditer(rb"<<<", file.source.data)]
+    stack = [file.tree.root]
     while stack:
         node = stack.pop()
+        if bisect_left(at, node.start_byte) == bisect_left(at, node.end_byte):
+            continue  # no launch in it
         if node.type == "call_expression" and any(c.type == "kernel_call_syntax" for c in node.children):
             callee = node.child_by_field_name("function")
             if callee is not None:
@@ -88,7 +93,7 @@ def _launches(file: CudaFile) -> tuple[tuple[tuple[str, ...], Node], ...]:
 
 
 def _named(callee: Node) -> tuple[str, ...]:
-    """The name of a launched kernel, with the namespaces before it; () for an expression."""
+    """The name of a launched kernel, with the namespaces before it; `("",)` for an expression."""
     if callee.type == "qualified_identifier":
         scope, inner = callee.child_by_field_name("scope"), callee.child_by_field_name("name")
         return ((_text(scope),) if scope is not None else ()) + (_named(inner) if inner is not None else ())

@@ -30,6 +30,7 @@ _LEXEME = re.compile(
     re.MULTILINE,
 )
 
+_PART_END = b"\n}\n"
 _FILE_BYTES = 2048  # what is shorter is a piece of a file, seldom looked at twice
 _PAIRS = {b"(": b")", b"[": b"]", b"{": b"}"}
 
@@ -45,6 +46,9 @@ class Lexeme(NamedTuple):
     end: int
 
 
+_made = tuple.__new__  # what `Lexeme(…)` calls
+
+
 def lexemes(data: bytes, start: int = 0) -> Iterator[Lexeme]:
     """The lexemes of `data` from byte `start` on, in order; white space lies between them."""
     return iter(_whole(data)) if start == 0 and len(data) >= _FILE_BYTES else _found(data, start)
@@ -52,13 +56,32 @@ def lexemes(data: bytes, start: int = 0) -> Iterator[Lexeme]:
 
 @lru_cache(maxsize=64)  # a file and its headers are looked at many times for each kernel
 def _whole(data: bytes) -> tuple[Lexeme, ...]:
+    """Put together from parts that end with a brace at the start of a line: the texts that are made of one file differ
+    in few of these."""
+    listed: list[Lexeme] = []
+    start = end = 0
+    while start < len(data):
+        end = data.find(_PART_END, end) + len(_PART_END)
+        part = data[start:] if end < len(_PART_END) else data[start:end]
+        found = _part(part)
+        if len(part) < len(data) - start and (
+            not found or found[-1] != ("mark", len(part) - 2, len(part) - 1)
+        ):
+            continue  # that brace stands in a comment or the like: the part goes on to the next one
+        listed += [_made(Lexeme, (kind, start + first, start + last)) for kind, first, last in found]
+        start += len(part)
+    return tuple(listed)
+
+
+@lru_cache(maxsize=4096)
+def _part(data: bytes) -> tuple[Lexeme, ...]:
     return tuple(_found(data, 0))
 
 
 def _found(data: bytes, start: int) -> Iterator[Lexeme]:
     for match in _LEXEME.finditer(data, start):
         # The group that closes last is the outer one, never the delimiter of a raw string.
-        yield Lexeme(cast(LexemeKind, match.lastgroup), match.start(), match.end())
+        yield _made(Lexeme, (cast(LexemeKind, match.lastgroup), *match.span()))
 
 
 @lru_cache(maxsize=64)

@@ -82,8 +82,10 @@ def mask(data: bytes) -> bytes:
     bare = _BARE | _qualifier_macros(data, listed)
     out: list[bytes] = []
     at = 0
+    words = bare | _CALLED
     for index, lexeme in enumerate(listed):
-        if lexeme.start < at:
+        known = lexeme.kind == "word" and data[lexeme.start : lexeme.end] in words
+        if not (known or lexeme.kind == "directive") or lexeme.start < at:
             continue
         end = _masked_end(data, listed, index, bare)
         if end is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from tilepipe.diagnostics import Place
 
@@ -22,7 +23,7 @@ class SourceFile:
     name: str
     text: str
 
-    @property
+    @cached_property
     def data(self) -> bytes:
         return self.text.encode()
 

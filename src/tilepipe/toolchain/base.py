@@ -11,7 +11,7 @@ from typing import Literal
 
 from tilepipe.diagnostics import Refusal, error
 from tilepipe.problem.types import Parameter
-from tilepipe.toolchain.cache import Cache, digest
+from tilepipe.toolchain.cache import Cache, digest, text_digest
 from tilepipe.toolchain.compiled import pack, unpack
 from tilepipe.toolchain.includes import Files, gather
 from tilepipe.toolchain.options import architecture
@@ -192,6 +192,7 @@ class CachingToolchain(ABC):
             self._identity(),
             [os.path.abspath(unit.path), unit.path, unit.kernel, unit.instantiate, unit.beside],
             [options.include_dirs, options.defines, options.std, options.extra],
-            [files.main.text, [[header.name, header.text] for header in files.headers], files.stand_ins],
+            [text_digest(files.main.text), [[h.name, text_digest(h.text)] for h in files.headers]],
+            files.stand_ins,
             more,
         )

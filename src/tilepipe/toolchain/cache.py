@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 _MAGIC = b"tilepipe-cache-1\n"
@@ -36,6 +37,12 @@ def cache_directory() -> Path:
 def digest(*parts: object) -> str:
     """The key of JSON-serialisable `parts`; order and structure count."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@lru_cache(maxsize=256)  # a file's text stands in many keys
+def text_digest(text: str) -> str:
+    """What stands for a text in a key."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Cache:

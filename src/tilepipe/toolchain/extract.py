@@ -152,7 +152,7 @@ class _Sorter:
 
     def sort(self) -> None:
         """Sort every item at the top level, and macros that stand alone there."""
-        items = list(_items(_root(self.data)))
+        items = [item for item in _items(_root(self.data)) if item.type != "comment"]
         for item in items:
             verdict = self._verdict(item)
             if verdict == "host":
@@ -182,7 +182,7 @@ class _Sorter:
             return "suspect" if any(_MACRO_LIKE.match(word) for word in specifiers) else "host"
         if inner.type == "declaration" and not _defines_type(inner):
             return "suspect" if b"const" in specifiers else "host"
-        if inner.type.startswith("preproc") or inner.type == "comment":
+        if inner.type.startswith("preproc"):
             return "keep"
         return "suspect"
 

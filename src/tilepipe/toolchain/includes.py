@@ -12,7 +12,6 @@ from tilepipe.source.lexical import directives
 from tilepipe.toolchain.types import Unit
 
 _INCLUDE = re.compile(rb'[ \t]*#[ \t]*include[ \t]*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>)')
-_INCLUDE_LINE = re.compile(rb"^[ \t]*#[ \t]*include[^\n]*\n?", re.MULTILINE)
 
 # Headers that only host code needs: empty for a device compiler, unless the user's own folders have one.
 _STANDARD = (
@@ -93,9 +92,9 @@ def with_absolute_includes(source: SourceFile, include_dirs: tuple[str, ...]) ->
 
 def include_directives(data: bytes) -> Iterator[tuple[str, bool, Span]]:
     """Each `#include` of a file: the name, whether it is quoted, and the span with its delimiters."""
-    # Nothing behind the last line that looks like one needs to be read.
-    last = max((m.end() for m in _INCLUDE_LINE.finditer(data)), default=0)
-    for start, end in directives(data[:last]):
+    # Nothing behind the last line that says so needs to be read.
+    last = data.find(b"\n", data.rfind(b"include")) if b"include" in data else 0
+    for start, end in directives(data[:last] if last >= 0 else data):
         match = _INCLUDE.match(data, start, end)
         if match:
             group = "quoted" if match["quoted"] is not None else "angled"

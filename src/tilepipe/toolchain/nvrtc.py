@@ -87,7 +87,11 @@ class NvrtcToolchain(CachingToolchain):
         ]
 
     def _probe(self, unit: Unit, files: Files, edit: TextEdit) -> str | Failed:
-        flags = [f"--gpu-architecture={PROBE_ARCH}", "--pre-include=tilepipe_probe.h"]
+        flags = [
+            f"--gpu-architecture={PROBE_ARCH}",
+            "--pre-include=tilepipe_probe.h",
+            *_loaded()[0].all_errors,
+        ]
         # Without optimisation, since nothing of the code is wanted but the answers in it. An intrinsic that cannot be
         # generated that way, like those that the header replaces, is no error of any line.
         program = self._build(unit, files, [*flags, "-G"], edit)

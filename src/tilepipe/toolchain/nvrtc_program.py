@@ -11,6 +11,7 @@ from tilepipe.diagnostics import Refusal, error
 
 _INVALID_OPTION = 5  # nvrtcResult.NVRTC_ERROR_INVALID_OPTION
 _OWN_CACHE = (12, 9)  # from here on NVRTC keeps cubins where there is a driver, and knows --no-cache
+_ERROR_LIMIT = (13, 4)  # from here on it knows --fmax-errors; without, it stops at the hundredth error
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Library:
     def afresh(self) -> tuple[str, ...]:
         """The flags with which it compiles anew: a cubin that it kept would come without ptxas's report."""
         return ("--no-cache",) if self.version >= _OWN_CACHE else ()
+
+    @property
+    def all_errors(self) -> tuple[str, ...]:
+        """The flags with which it tells of more than a hundred errors, where it can."""
+        return ("--fmax-errors=10000",) if self.version >= _ERROR_LIMIT else ()
 
 
 @dataclass(frozen=True)

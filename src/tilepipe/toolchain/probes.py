@@ -29,7 +29,7 @@ _TYPE = re.compile(r"tilepipe_probe::type\(\) \[with (?:int )?Key = (\d+)[,;] Ty
 # Spellings of EDG's own: "signed int" where a typedef says so, "__nv_bool".
 _SIGNED = re.compile(r"\bsigned (?!char)")
 # Parse errors hide those of instantiation, so failing probes can show in two or three batches, and the compiler
-# stops at its hundredth error.
+# may stop at its hundredth error.
 _ROUNDS = 6
 _ERRORS = 100
 
