@@ -22,7 +22,7 @@ def ask_ahead(jobs: Sequence[Job], processors: int) -> None:
         _compile(pool, processors, jobs[0], [job.compiled for job in jobs])
         _answer(jobs[0], [job.asked for job in jobs])
         _answer_padding(jobs)
-        padded = [(job, other) for job in jobs if (other := job.padded) is not None]
+        padded = [(job, other) for job in jobs if job.tries_padding and (other := job.padded) is not None]
         _compile(pool, processors, jobs[0], [_within(job, other.compiled) for job, other in padded])
         _answer(jobs[0], [_within(job, other.asked) for job, other in padded])
 

@@ -25,7 +25,7 @@ from tilepipe.kernel.widen import Narrow, Widened, constants_wanted
 from tilepipe.launch import Device
 from tilepipe.options import Options
 from tilepipe.plan.candidates import Resources, Wishes, make_plan
-from tilepipe.plan.padded import with_padded, without_padding
+from tilepipe.plan.padded import with_padded, with_padded_passed_over, without_padding
 from tilepipe.plan.tiles import TileCounter, tile_counter
 from tilepipe.plan.types import Plan
 from tilepipe.plan.work import tile_work
@@ -245,9 +245,11 @@ class Job:
             bool(find_launches(self.file, self.kernel)),
         )
         plan = make_plan(model, self.arch, have, self._work(model, size), wishes, self.wide)
-        if self.padded is not None and isinstance(self.padded.plan, Plan):
-            timed = self.device.kind == "cuda" or wishes.candidate is not None
-            plan = with_padded(plan, self.padded.plan, PAD, "" if timed else _UNTIMED)
+        if self.padded is not None and self.padding is not None:
+            if not self.tries_padding:
+                plan = with_padded_passed_over(plan, PAD, self.padding.added, _UNTIMED)
+            elif isinstance(self.padded.plan, Plan):
+                plan = with_padded(plan, self.padded.plan, PAD)
         if any(wishes.admit(c) for c in plan.candidates):
             return plan
         ids = ", ".join(c.id for c in plan.candidates)
@@ -260,6 +262,12 @@ class Job:
             return None
         x, y, z, *_ = (*(evaluate(text, self.main_size) for text in self.problem.block), 1, 1)
         return x, y, z
+
+    @property
+    def tries_padding(self) -> bool:
+        """Whether candidates with padded rows are looked at: timing can judge them, or one is named."""
+        named = self.wishes.candidate if isinstance(self.wishes, Wishes) else None
+        return self.device.kind == "cuda" or named is not None
 
     @property
     def _may_be_padded(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,7 +41,8 @@ def opened(path: str, candidate: str | None = None) -> Job:
 
 
 def padded_candidates(job: Job) -> list[Candidate]:
-    plan = job.plan
+    """Those that a GPU would be given to time."""
+    plan = replace(job, device=SimpleNamespace(kind="cuda")).plan
     assert not isinstance(plan, Refusal)
     return [c for c in plan.candidates if c.padding]
 
@@ -93,8 +95,12 @@ def test_padding_frees_matrix_loads_of_conflicts(path: str, operation: str) -> N
 
 def test_without_a_gpu_padding_has_to_be_asked_for() -> None:
     job = opened(KERNELS[1])
-    assert {c.status for c in padded_candidates(job)} == {"rejected"}
     assert not isinstance(job.plan, Refusal)
+    listed = {c.id: c for c in job.plan.candidates if c.padding}
+    assert {c.status for c in listed.values()} == {"rejected"}
+    timed = {c.id: c for c in padded_candidates(job)}
+    assert set(listed) == set(timed)
+    assert {i: c.shared_bytes for i, c in listed.items()} == {i: c.shared_bytes for i, c in timed.items()}
     assert not [i for i in job.plan.order if i.endswith(SUFFIX)]
     asked = opened(KERNELS[1], "cp_async-3-ring-pad")
     assert not isinstance(asked.plan, Refusal)

@@ -47,11 +47,12 @@ BLOCK = 128  # bytes, the coarsest alignment that shared variables are given
 
 @dataclass(frozen=True)
 class Padding:
-    """`edits` on the model's file that pad the arrays of `rows` (name → bytes of a row before); `kept` says why the
-    other staged arrays keep their layout. `asks` must be answered first where there are any."""
+    """`edits` on the model's file that pad the arrays of `rows` (name → bytes of a row before) by `added` bytes in all;
+    `kept` says why other staged arrays keep their layout. `asks` must be answered first where there are any."""
 
     edits: tuple[Edit, ...]
     rows: Mapping[str, int]
+    added: int
     kept: Mapping[str, str]
     asks: tuple[Ask, ...]
 
@@ -71,10 +72,11 @@ def _padding(model: KernelModel, answers: frozenset[tuple[str, int | str | None]
     padder = _Padder(model, dict(answers))
     edits: list[Edit] = []
     rows: dict[str, int] = {}
+    added = 0
     kept: dict[str, str] = {}
     for array in sorted({b.array for b in model.buffers}, key=lambda s: s.key):
         try:
-            found, row = padder.padded(array)
+            found, row, more = padder.padded(array)
         except KeepsLayoutError as reason:
             kept[array.name] = str(reason)
             continue
@@ -83,7 +85,8 @@ def _padding(model: KernelModel, answers: frozenset[tuple[str, int | str | None]
             continue
         edits += found
         rows[array.name] = row
-    return Padding(tuple(dict.fromkeys(edits)), rows, kept, tuple(padder.asks.values()))
+        added += more
+    return Padding(tuple(dict.fromkeys(edits)), rows, added, kept, tuple(padder.asks.values()))
 
 
 def _overlap(edits: list[Edit]) -> bool:
@@ -111,8 +114,9 @@ class _Padder:
 
     # -- one array -----------------------------------------------------------------------------------------------
 
-    def padded(self, array: Symbol) -> tuple[list[Edit], int]:
-        """The edits that pad an array's rows, and the bytes of a row before. Raises KeepsLayoutError."""
+    def padded(self, array: Symbol) -> tuple[list[Edit], int, int]:
+        """The edits that pad an array's rows, the bytes of a row before, and those added to the array. Raises
+        KeepsLayoutError."""
         extent = self._innermost(array)
         rows, row, size = self._shape(array)
         if row % CHUNK or size not in (1, 2, 4, 8, 16):
@@ -129,7 +133,7 @@ class _Padder:
             self._stays_in_row(access, row, size)
             if access.leading is not None:
                 edits.append(self._leading(access, access.leading, row, size))
-        return edits, row
+        return edits, row, rows * PAD
 
     def _innermost(self, array: Symbol) -> Node:
         """The text of the innermost extent in the declaration."""
