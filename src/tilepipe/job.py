@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
@@ -41,6 +39,7 @@ from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.resources import Resources as Usage
 from tilepipe.toolchain.types import Compiled
+from tilepipe.wishes import wishes_of
 
 DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
@@ -397,26 +396,4 @@ class Job:
     @cached_property
     def wishes(self) -> Wishes | Refusal:
         """What the user narrowed the choice of the candidate to."""
-        o = self.options
-        chosen = o.candidate
-        if o.plan is not None:
-            replayed = _replayed(o.plan, self.kernel.name)
-            if isinstance(replayed, Refusal):
-                return replayed
-            chosen = replayed
-        return Wishes(chosen, o.variant, o.stages, o.form, o.allow_launch_change, o.fragments, o.api)
-
-
-def _replayed(path: str, kernel: str) -> str | Refusal:
-    """The candidate that an earlier run's JSON chose."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        entries = data if isinstance(data, list) else [data]
-        chosen = next(e["chosen"] for e in entries if e.get("kernel", {}).get("name") == kernel)
-    except (OSError, ValueError, KeyError, StopIteration, AttributeError, TypeError) as problem:
-        return error(
-            "TP143",
-            f"{path} holds no plan for `{kernel}`: {problem}",
-            help="give the --json output of an earlier run",
-        )
-    return str(chosen)
+        return wishes_of(self.options, self.kernel.name)
