@@ -9,6 +9,7 @@ from functools import cached_property
 from tree_sitter import Node
 
 from tilepipe.kernel.analysis import Analyzer
+from tilepipe.kernel.binding import namespaces
 from tilepipe.kernel.macros import Macro, file_macros
 from tilepipe.kernel.names import Function
 from tilepipe.kernel.statements import Builder, Statement
@@ -70,6 +71,11 @@ class CudaFile:
                 if function is not None:
                     self._define(replace(function, foreign=True))
 
+    @property
+    def header_roots(self) -> tuple[Node, ...]:
+        """The trees of the headers that the file includes."""
+        return tuple(tree.root for tree in self._headers)
+
     def with_text(self, text: str) -> CudaFile:
         """The file with another text, and the headers that it has."""
         return CudaFile(SourceFile(self.source.name, text), self._header_files)
@@ -84,7 +90,7 @@ class CudaFile:
             names = tuple(d.name for p in function.parameters for d in declarators(p)[:1])
             self.kernels.append(
                 KernelText(
-                    function.name, span(outer), span(function.body), names, function.template, _scope(outer)
+                    function.name, span(outer), span(function.body), names, function.template, namespaces(outer)
                 )
             )
             self._nodes[outer.start_byte] = node
@@ -182,16 +188,6 @@ def _definitions(root: Node) -> Iterator[tuple[Node, Node]]:
             stack.extend((c, node) for c in reversed(node.named_children))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
             stack.extend((c, None) for c in reversed(node.named_children))
-
-
-def _scope(node: Node) -> tuple[str, ...]:
-    """The named namespaces around a node."""
-    outer = node.parent
-    if outer is None:
-        return ()
-    name = outer.child_by_field_name("name") if outer.type == "namespace_definition" else None
-    own = tuple(name.text.decode().split("::")) if name is not None and name.text else ()
-    return (*_scope(outer), *own)
 
 
 def _function(node: Node, outer: Node) -> Function | None:

@@ -32,7 +32,7 @@ class Macro:
 
 def file_macros(root: Node) -> dict[str, Macro]:
     """Every macro that the file defines, by name; a later definition wins."""
-    return {macro.name: macro for macro in _definitions(root)}
+    return {macro.name: macro for macro in all_macros(root)}
 
 
 @lru_cache(maxsize=8)  # a file has many kernels
@@ -40,7 +40,7 @@ def ambiguous(root: Node) -> frozenset[str]:
     """Macros defined in several ways of which one is more than a value or a type: which of them holds at a place
     (`#undef`, `#ifdef`) is not followed. Values and types are asked of the compiler where they matter."""
     ways: dict[str, set[Macro]] = {}
-    for macro in _definitions(root):
+    for macro in all_macros(root):
         ways.setdefault(macro.name, set()).add(macro)
     return frozenset(n for n, of in ways.items() if len(of) > 1 and not all(_is_value(m) for m in of))
 
@@ -71,7 +71,8 @@ def _is_value(macro: Macro) -> bool:
     return _VALUE.fullmatch(macro.body) is not None and not _ACTS.search(macro.body)
 
 
-def _definitions(root: Node) -> list[Macro]:
+def all_macros(root: Node) -> list[Macro]:
+    """Every definition of a macro in a file, in order."""
     found: list[Macro] = []
     stack = [root]
     while stack:
