@@ -14,6 +14,7 @@ from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
+from tilepipe.kernel.askedtypes import asked_types
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
@@ -171,6 +172,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         legality.check(question)
         or hidden_addresses(file, analysed, tile, parts)
         or changed_meanings(file, kernel, parts)
+        or asked_types(file, analysed, tile, parts)
     )
     if refused is not None:
         return refused
