@@ -218,3 +218,49 @@ def namespaces(node: Node) -> tuple[str, ...]:
     inline = any(c.type == "inline" for c in outer.children)
     own = tuple(re.split(r"\s*::\s*", _text(name))) if name is not None and not inline else ()
     return (*namespaces(outer), *own)
+
+
+def function_name(node: Node) -> str:
+    """The name of a function definition without its namespaces and template arguments."""
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "identifier":
+        if declarator.type in ("template_function", "qualified_identifier"):
+            declarator = declarator.child_by_field_name("name")
+        else:
+            declarator = declarator.child_by_field_name("declarator") or next(
+                (c for c in declarator.named_children if c.type.endswith("declarator")), None
+            )
+    return (declarator.text or b"").decode() if declarator is not None else ""
+
+
+def signature(node: Node) -> str:
+    """The parameters of a function, in parentheses, as they are written, without their names; "" for what is none."""
+    for declarator in _declarators(node):
+        listed = declarator.child_by_field_name("parameters")
+        if declarator.type == "function_declarator" and listed is not None:
+            kinds = [_kind(p) for p in listed.named_children if p.type.endswith("parameter_declaration")]
+            return f"({','.join(kinds)})"
+    return ""
+
+
+def _declarators(node: Node) -> Iterator[Node]:
+    inner = node.child_by_field_name("declarator")
+    while inner is not None:
+        yield inner
+        inner = inner.child_by_field_name("declarator")
+
+
+def _kind(parameter: Node) -> str:
+    """A parameter's type as it is written: all words but its name and default."""
+    names = {offset for _, offset in introduced(parameter, {})}
+    default = parameter.child_by_field_name("default_value")
+    words = []
+    stack = [parameter]
+    while stack:
+        node = stack.pop()
+        if node == default or node.start_byte in names and not node.children:
+            continue
+        if not node.children:
+            words.append((node.text or b"").decode())
+        stack.extend(reversed(node.children))
+    return " ".join(w for w in words if w != "=")

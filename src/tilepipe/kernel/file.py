@@ -9,7 +9,7 @@ from functools import cached_property
 from tree_sitter import Node
 
 from tilepipe.kernel.analysis import Analyzer
-from tilepipe.kernel.binding import namespaces
+from tilepipe.kernel.binding import function_name, introduced, namespaces, signature
 from tilepipe.kernel.macros import Macro, file_macros
 from tilepipe.kernel.names import Function
 from tilepipe.kernel.statements import Builder, Statement
@@ -59,7 +59,8 @@ class CudaFile:
         self._headers = [parse(header) for header in headers]
         self.macros: dict[str, Macro] = {}
         for tree in (*self._headers, self.tree):
-            self.macros |= file_macros(tree.root)
+            for name, macro in file_macros(tree.root).items():
+                self.macros[name] = macro.beside(self.macros.get(name))
         self.functions: dict[str, Function] = {}
         self._nodes: dict[int, Node] = {}  # by where the kernel's text begins: names may be overloaded
         self.kernels: list[KernelText] = []
@@ -70,6 +71,8 @@ class CudaFile:
                 function = _function(definition, outer)
                 if function is not None:
                     self._define(replace(function, foreign=True))
+        self.opened = frozenset[str]().union(*(_opened(tree.root) for tree in (*self._headers, self.tree)))
+        self._forget_declared()
 
     @property
     def header_roots(self) -> tuple[Node, ...]:
@@ -98,11 +101,24 @@ class CudaFile:
             self._define(function)
 
     def _define(self, function: Function) -> None:
-        """Add a helper. One of several of a name, be it overloads or namespaces, is known for its effects alone."""
+        """Add a helper. One of several of a name, be it overloads, specialisations or namespaces, is known for its
+        effects alone."""
+        if "<" in function.name:
+            function = replace(function, name=function_name(function.node))
         first = self.functions.get(function.name)
         if first is not None:
             function = replace(first, foreign=True, overloads=(*first.overloads, function))
         self.functions[function.name] = function
+
+    def _forget_declared(self) -> None:
+        """Functions with a declaration whose parameters no definition has: a call may mean one without a body."""
+        for tree in (*self._headers, self.tree):
+            for name, kinds in _declarations(tree.root):
+                function = self.functions.get(name)
+                if function is not None and kinds not in {
+                    signature(f.node) for f in (function, *function.overloads)
+                }:
+                    del self.functions[name]
 
     @cached_property
     def _variables(self) -> tuple[tuple[Symbol, Node | None], ...]:
@@ -117,6 +133,7 @@ class CudaFile:
         function = _function(node, node)
         if function is None:
             raise ValueError(f"{kernel.name} is not a function")
+        analyzer.caller, analyzer.opened = namespaces(node), self.opened
         body, parameters = self._settled(analyzer, function)
         while whole := analyzer.overlapping() | _only_read(analyzer, body):
             analyzer.forget_views(whole)
@@ -190,6 +207,29 @@ def _definitions(root: Node) -> Iterator[tuple[Node, Node]]:
             stack.extend((c, None) for c in reversed(node.named_children))
 
 
+def _declarations(root: Node) -> Iterator[tuple[str, str]]:
+    """Functions that are declared without a body: name and parameters."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "declaration" and signature(node):
+            yield from ((name, signature(node)) for name, _ in introduced(node, {}))
+        elif node.type in (*_CONTAINERS, "template_declaration") or node.type.startswith("preproc_"):
+            stack.extend(node.named_children)
+
+
+def _opened(root: Node) -> frozenset[str]:
+    """The names that `using namespace` and `using` of a file name, wherever they stand."""
+    found: set[str] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "using_declaration":
+            found |= {name.split()[-1] for name, _ in introduced(node, {})}
+        stack.extend(node.named_children)
+    return frozenset(found)
+
+
 def _function(node: Node, outer: Node) -> Function | None:
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     while declarator is not None and declarator.type != "function_declarator":
@@ -206,7 +246,8 @@ def _function(node: Node, outer: Node) -> Function | None:
         for p in listed.named_children
         if p.type in ("parameter_declaration", "optional_parameter_declaration")
     )
-    return Function(name.text.decode(), node, parameters, body, _template_parameters(outer))
+    own = name.text.decode()
+    return Function(own, node, parameters, body, _template_parameters(outer), scope=namespaces(outer))
 
 
 def _template_parameters(outer: Node) -> tuple[str, ...]:

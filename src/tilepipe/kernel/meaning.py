@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
 from tree_sitter import Node
 
-from tilepipe.kernel.binding import Introduction, binder, introduced, namespaces
+from tilepipe.kernel.binding import Introduction, binder, function_name, introduced, namespaces, signature
 from tilepipe.kernel.file import CudaFile
-from tilepipe.kernel.macros import all_macros
+from tilepipe.kernel.macros import all_macros, certain
 
 Scope = tuple[str, ...]
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -39,7 +39,9 @@ class Meanings:
         self.file = file
         self.root = file.tree.root
         self._bodies: dict[str, set[str]] = defaultdict(set)
-        header_macros = {m.name for root in file.header_roots for m in all_macros(root)}
+        self._headers = [{m.name for m in all_macros(root)} for root in file.header_roots]
+        header_macros = frozenset[str]().union(*self._headers)
+        self._includes: set[int] = set()
         for root in (*file.header_roots, self.root):
             for macro in all_macros(root):
                 self._bodies[macro.name] |= set(_WORD.findall(macro.body))
@@ -47,6 +49,7 @@ class Meanings:
         text = file.source.text
         for event in _EVENT.finditer(text):
             at = len(text[: event.start()].encode())
+            self._includes |= {at} if event.group(2) else set()
             for name in header_macros if event.group(2) else (event.group(1) or event.group(3),):
                 self._events[name].append(at)
         # By scope and name: where it is declared, and with what parameters if it is a function.
@@ -76,6 +79,17 @@ class Meanings:
         )
         return min(changed, default=None)
 
+    def sure(self, name: str, at: int | None = None) -> bool:
+        """Whether a macro has the one text that is known for it, at an offset of the file or wherever it is used."""
+        own = [e for e in self._events.get(name, ()) if e not in self._includes]
+        if own:
+            defined = certain(self.root).get(name)
+            known = len(own) == 1 and defined is not None and not any(name in names for names in self._headers)
+            return known and (at is None or defined is not None and defined < at)
+        return sum(name in names for names in self._headers) == 1 and any(
+            name in certain(root) for root in self.file.header_roots
+        )
+
     # -- namespaces ----------------------------------------------------------------------------------------------
 
     def _gather(self, root: Node, own: bool) -> None:
@@ -89,9 +103,9 @@ class Meanings:
             if node.type == "namespace_alias_definition" or inner.type != "function_definition":
                 names = [name for name, _ in introduced(inner, self.file.macros)]
             else:
-                names = [n for n in [_function_name(inner)] if n]
+                names = [n for n in [function_name(inner)] if n]
             for name in names:
-                entry = (node.start_byte if own else -1, _signature(inner))
+                entry = (node.start_byte if own else -1, signature(inner))
                 self._declared[namespaces(node)][name].append(entry)
             if inner.type == "namespace_definition":
                 stack.append(inner)
@@ -118,8 +132,8 @@ class Meanings:
     def overloaded_between(self, name: str, scope: Scope, first: int, last: int) -> bool:
         """Whether a function of that name joins others of its scope between two places."""
         entries = self._declared.get(scope, {}).get(name, [])
-        before = {signature for at, signature in entries if at < first}
-        return any(first < at < last and signature not in before for at, signature in entries if signature)
+        before = {kinds for at, kinds in entries if at < first}
+        return any(first < at < last and kinds not in before for at, kinds in entries if kinds)
 
     # -- all of it -----------------------------------------------------------------------------------------------
 
@@ -168,48 +182,3 @@ class Meanings:
         while node is not None and node.type != "function_definition":
             node = node.parent
         return node
-
-
-def _function_name(node: Node) -> str:
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "identifier":
-        if declarator.type in ("template_function", "qualified_identifier"):
-            declarator = declarator.child_by_field_name("name")
-        else:
-            declarator = declarator.child_by_field_name("declarator") or next(
-                (c for c in declarator.named_children if c.type.endswith("declarator")), None
-            )
-    return (declarator.text or b"").decode() if declarator is not None else ""
-
-
-def _signature(node: Node) -> str:
-    """The parameters of a function as they are written, without their names; "" for what is none."""
-    for declarator in _declarators(node):
-        listed = declarator.child_by_field_name("parameters")
-        if declarator.type == "function_declarator" and listed is not None:
-            kinds = [_kind(p) for p in listed.named_children if p.type.endswith("parameter_declaration")]
-            return f"({','.join(kinds)})"
-    return ""
-
-
-def _declarators(node: Node) -> Iterator[Node]:
-    inner = node.child_by_field_name("declarator")
-    while inner is not None:
-        yield inner
-        inner = inner.child_by_field_name("declarator")
-
-
-def _kind(parameter: Node) -> str:
-    """A parameter's type as it is written: all words but its name and default."""
-    names = {offset for _, offset in introduced(parameter, {})}
-    default = parameter.child_by_field_name("default_value")
-    words = []
-    stack = [parameter]
-    while stack:
-        node = stack.pop()
-        if node == default or node.start_byte in names and not node.children:
-            continue
-        if not node.children:
-            words.append((node.text or b"").decode())
-        stack.extend(reversed(node.children))
-    return " ".join(w for w in words if w != "=")

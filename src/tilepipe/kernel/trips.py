@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import declarators
 from tilepipe.source import Span
@@ -213,7 +214,7 @@ class Bounds:
 
     def _named(self, node: Node, name: str, depth: int) -> tuple[int | None, int | None]:
         macro = self.file.macros.get(name)
-        if macro is not None and macro.body.isdigit():
+        if macro is not None and macro.body.isdigit() and meanings(self.file).sure(name, node.start_byte):
             return int(macro.body), int(macro.body)
         if depth > 6:
             return None, None
