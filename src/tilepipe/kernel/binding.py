@@ -177,14 +177,20 @@ def _parameters(declarator: Node | None) -> Iterator[Node]:
 
 
 def names_within(root: Node, macros: Mapping[str, Macro]) -> frozenset[str]:
-    """Every name that something at or below a node introduces."""
-    found: set[str] = set()
+    """Every name that something at or below a node introduces, members of classes included."""
+    return frozenset(name for name, _ in introductions(root, macros, members=True))
+
+
+def introductions(
+    root: Node, macros: Mapping[str, Macro], members: bool = False
+) -> Iterator[tuple[str, int]]:
+    """The names that something at or below a node introduces, and where."""
     stack = [root]
     while stack:
         node = stack.pop()
-        found |= {name for name, _ in introduced(node, macros)}
+        if members or node.type != "field_declaration":
+            yield from introduced(node, macros)
         stack.extend(node.named_children)
-    return frozenset(found)
 
 
 def uses(root: Node) -> Iterator[tuple[str, Node]]:

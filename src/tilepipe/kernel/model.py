@@ -15,6 +15,7 @@ from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.askedtypes import asked_types
+from tilepipe.kernel.binding import introductions, names_within
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
@@ -30,7 +31,7 @@ from tilepipe.kernel.open_macros import open_macros
 from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
-from tilepipe.kernel.spliced import changed_meanings
+from tilepipe.kernel.spliced import changed_meanings, lost_names
 from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -44,6 +45,9 @@ Answers = Mapping[str, int | str | None]
 _ASYNC_BYTES = (4, 8, 16)
 _OURS = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load))\b")  # in whatever tilepipe writes
 _NAMES = re.compile(rb"\btp_\w+")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+COORDINATES = ("blockDim", "blockIdx", "gridDim", "threadIdx", "warpSize")
+_OWN_COORDINATE = re.compile(rb"\b(?:blockDim|blockIdx|gridDim|threadIdx|warpSize)\b(?!\s*\.)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +153,9 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
             "not understood",
             "take macros apart that hide statements or types at this place",
         )
+    taken = _taken_coordinate(file, kernel)
+    if taken is not None:
+        return taken
     opened = open_macros(file, kernel)
     if isinstance(opened, Refusal):
         return opened
@@ -172,6 +179,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         legality.check(question)
         or hidden_addresses(file, analysed, tile, parts)
         or changed_meanings(file, kernel, parts)
+        or lost_names(file, tile, parts)
         or asked_types(file, analysed, tile, parts)
     )
     if refused is not None:
@@ -205,7 +213,12 @@ def _again(
 
 def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
     """TP020: a macro that kernel, functions or other macros use has one meaning in the file."""
-    unclear = ambiguous(file.tree.root)
+    node = file.tree.root.named_descendant_for_byte_range(kernel.span.start, kernel.span.end)
+    own = names_within(node, file.macros) if node is not None else frozenset()
+    # A value that names a variable of the kernel is more than a value.
+    several = {n: m for n, m in file.macros.items() if m.others}
+    naming = {n for n, m in several.items() if own & set(_WORD.findall(" ".join((m.body, *m.others))))}
+    unclear = ambiguous(file.tree.root) | naming
     if not unclear:
         return None
     texts = [
@@ -222,6 +235,23 @@ def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
         file.source.place(kernel.span),
         "used by this kernel, or by what it may call",
         "give the definitions different names",
+    )
+
+
+def _taken_coordinate(file: CudaFile, kernel: KernelText) -> Refusal | None:
+    """TP020: a name of CUDA's for threads and blocks that the file declares itself, which proofs take for CUDA's."""
+    if not _OWN_COORDINATE.search(file.source.data):
+        return None
+    names = {name for name, _ in introductions(file.tree.root, file.macros)} | file.macros.keys()
+    name = next((n for n in sorted(COORDINATES) if n in names), None)
+    if name is None:
+        return None
+    return refusal(
+        "TP020",
+        f"`{name}` is declared in this file, and is taken for CUDA's",
+        file.source.place(kernel.span),
+        "a name of CUDA's for threads and blocks",
+        f"give the file's own `{name}` another name",
     )
 
 

@@ -22,8 +22,10 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.meaning import Meanings, meanings
 from tilepipe.kernel.statements import Callee
+from tilepipe.kernel.tileloop import TileLoop
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_TAKEN_OVER = ("using_declaration", "alias_declaration", "type_definition", "expression_statement")
 _OURS = re.compile(r"tp_\w*|TP_STAGES")
 
 
@@ -56,6 +58,32 @@ def spliced_words(file: CudaFile, parts: Split) -> set[str]:
         for at in (i.statement.call.body, i.statement.call.parameters)
     ]
     return {w for text in texts for w in _WORD.findall(text)}
+
+
+def lost_names(file: CudaFile, tile: TileLoop, parts: Split) -> Refusal | None:
+    """TP021: a name of the load phase that the tile loop introduces in a form that the loader does not take over."""
+    known = meanings(file)
+    declared = {s.key[0] for i in tile.flow.items for s in i.statement.declares} | {s.key[0] for s in tile.loop.declares}
+    for item in sorted(parts.loader, key=lambda i: i.order):
+        at, statement = item.statement.span, item.statement
+        if statement.context:
+            continue
+        own = (statement.init, statement.condition, statement.update) if statement.children else (at,)
+        own = (at,) if statement.kind == "call" else own
+        roots = [file.tree.root.named_descendant_for_byte_range(p.start, p.end) for p in own if p is not None]
+        for name, node in (use for root in roots if root is not None for use in uses(root)):
+            found = known.bound(name, node)
+            if found is None or found[0] in declared or found[1] in _TAKEN_OVER:
+                continue
+            if tile.loop.span.start <= found[0] < at.start:
+                return refusal(
+                    "TP021",
+                    f"the load phase uses `{name}`, which the tile loop declares in a form that is not taken over",
+                    file.source.place(at),
+                    "the loader stands outside of the loop",
+                    f"declare `{name}` before the loop",
+                )
+    return None
 
 
 class _Splice:

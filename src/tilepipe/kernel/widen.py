@@ -29,6 +29,7 @@ from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, evaluate, number
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.domains import Domain, Domains
 from tilepipe.kernel.macros import Macro
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
@@ -107,13 +108,23 @@ def maybe_constants(found: Study, root: Node | None) -> list[str]:
     variables = {s.name for st in found.analysed.body.walk() for s in st.declares if not s.const}
     variables |= {p.name for p in found.analysed.parameters}
     names: set[str] = set()
+    nodes: list[tuple[str, Node]] = []
     stack = [root] if root is not None else []
     while stack:
         node = stack.pop()
         called = node.parent is not None and node.parent.child_by_field_name("function") == node
         if node.type in ("identifier", "qualified_identifier") and node.text and not called:
             names.add(node.text.decode())
+            nodes.append((node.text.decode(), node))
         stack.extend(node.named_children)
+    loop = found.tile.loop.span.start
+    place = found.file.tree.root.named_descendant_for_byte_range(loop, loop + 1)
+    if place is not None and root == body_node(found):
+        # What is asked at the loop says nothing of a name that means another thing where it stands.
+        known = meanings(found.file)
+        for name, node in nodes:
+            if name in names and not known.same(re.findall(r"[A-Za-z_]\w*", name), node, place):
+                names.discard(name)
     builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
     return sorted(
         n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__")
