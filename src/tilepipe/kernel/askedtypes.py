@@ -68,7 +68,11 @@ def _loaded(tile: TileLoop, parts: Split) -> Iterator[Span]:
         named = statement.kind == "leaf" and item not in parts.loader and not _does(item)
         if (item not in parts.loader and not named) or _in_helper(item):
             continue
-        inner = [c.span.start for c in statement.children if c.kind != "call" and c.span.start > statement.span.start]
+        inner = [
+            c.span.start
+            for c in statement.children
+            if c.kind != "call" and c.span.start > statement.span.start
+        ]
         own = statement.kind not in ("call", "leaf", "declaration") and inner
         yield Span(statement.span.start, min(inner)) if own else statement.span
 

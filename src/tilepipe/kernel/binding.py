@@ -17,7 +17,14 @@ Introduction = tuple[int, str]  # where a node begins, and of which kind it is
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _NAMES = ("identifier", "type_identifier", "namespace_identifier")
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier", "enum_specifier")
-_HEADED = ("if_statement", "while_statement", "for_range_loop", "switch_statement", "for_statement", "catch_clause")
+_HEADED = (
+    "if_statement",
+    "while_statement",
+    "for_range_loop",
+    "switch_statement",
+    "for_statement",
+    "catch_clause",
+)
 _FUNCTIONS = ("function_definition", "lambda_expression")
 
 
@@ -33,12 +40,14 @@ def introduced(node: Node, macros: Mapping[str, Macro]) -> Iterator[tuple[str, i
                 yield from _declared(child)
     elif kind in _TYPES:
         yield from _of_type(node)
-    elif kind == "alias_declaration" or kind == "namespace_alias_definition":
+    elif kind in ("alias_declaration", "namespace_alias_definition"):
         yield from _name(node.child_by_field_name("name"))
     elif kind == "using_declaration":
         yield from _used(node)
     elif kind.endswith("_parameter_declaration"):  # of a template
-        named = [c for c in node.named_children if c.type in ("type_identifier", "type_parameter_declaration")]
+        named = [
+            c for c in node.named_children if c.type in ("type_identifier", "type_parameter_declaration")
+        ]
         for child in named[-1:] if kind.startswith("template") else named[:1]:
             yield from _name(child) if child.type == "type_identifier" else introduced(child, macros)
     elif kind == "for_range_loop":
@@ -46,10 +55,7 @@ def introduced(node: Node, macros: Mapping[str, Macro]) -> Iterator[tuple[str, i
         yield from _declared(declared) if declared is not None else ()
     elif kind == "lambda_capture_initializer":
         yield from _name(node.child_by_field_name("left"))
-    elif kind == "init_statement":
-        for child in node.named_children:
-            yield from introduced(child, macros)
-    elif kind in ("labeled_statement", "template_declaration"):
+    elif kind == "init_statement" or kind in ("labeled_statement", "template_declaration"):
         for child in node.named_children:
             yield from introduced(child, macros)
     elif kind == "expression_statement" and macros.keys() & set(_WORD.findall(_text(node))):
@@ -264,7 +270,7 @@ def _kind(parameter: Node) -> str:
     stack = [parameter]
     while stack:
         node = stack.pop()
-        if node == default or node.start_byte in names and not node.children:
+        if node == default or (node.start_byte in names and not node.children):
             continue
         if not node.children:
             words.append((node.text or b"").decode())

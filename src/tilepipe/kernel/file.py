@@ -93,7 +93,12 @@ class CudaFile:
             names = tuple(d.name for p in function.parameters for d in declarators(p)[:1])
             self.kernels.append(
                 KernelText(
-                    function.name, span(outer), span(function.body), names, function.template, namespaces(outer)
+                    function.name,
+                    span(outer),
+                    span(function.body),
+                    names,
+                    function.template,
+                    namespaces(outer),
                 )
             )
             self._nodes[outer.start_byte] = node
@@ -265,7 +270,7 @@ def _file_arrays(root: Node, source: SourceFile) -> Iterator[tuple[Symbol, Node 
         node = stack.pop()
         if node.type == "declaration":
             text = source.slice(span(node))
-            if any(word in text for word in _MEMORY):
+            if any(word in text for word in _MEMORY) and not signature(node):
                 yield from (d for d in declared(node, text, (), "file") if d[0].kind in ("file", "shared"))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
             stack.extend(node.named_children)

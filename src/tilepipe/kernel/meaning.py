@@ -84,8 +84,10 @@ class Meanings:
         own = [e for e in self._events.get(name, ()) if e not in self._includes]
         if own:
             defined = certain(self.root).get(name)
-            known = len(own) == 1 and defined is not None and not any(name in names for names in self._headers)
-            return known and (at is None or defined is not None and defined < at)
+            known = (
+                len(own) == 1 and defined is not None and not any(name in names for names in self._headers)
+            )
+            return known and (at is None or (defined is not None and defined < at))
         return sum(name in names for names in self._headers) == 1 and any(
             name in certain(root) for root in self.file.header_roots
         )
@@ -160,7 +162,11 @@ class Meanings:
                     return False
                 if owner is not None and self.overloaded_between(name, owner, first, last):
                     return False
-            if bound is None and any(name in names for names in directives) and directives[0] != directives[1]:
+            if (
+                bound is None
+                and any(name in names for names in directives)
+                and directives[0] != directives[1]
+            ):
                 return False
         return True
 

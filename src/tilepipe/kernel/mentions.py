@@ -78,7 +78,9 @@ class Mentions:
     def _expanded(self, text: str, body: Node, call: Node) -> str:
         macro = self.file.macros[callee(call)]
         if not meanings(self.file).sure(macro.name):
-            raise KeepsLayoutError(f"the macro `{macro.name}` is defined in several ways, or under a condition")
+            raise KeepsLayoutError(
+                f"the macro `{macro.name}` is defined in several ways, or under a condition"
+            )
         arguments = [(a.text or b"").decode() for a in arguments_of(call)]
         data, shift = text.encode(), body.start_byte + 1
         new = expand(macro, arguments).encode()

@@ -15,7 +15,6 @@ from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.askedtypes import asked_types
-from tilepipe.kernel.binding import introductions, names_within
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
@@ -26,7 +25,6 @@ from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.loop_facts import LoopFacts
-from tilepipe.kernel.macros import ambiguous
 from tilepipe.kernel.open_macros import open_macros
 from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
@@ -37,6 +35,7 @@ from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, mixed_registers, tile_loops
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
+from tilepipe.kernel.unclear import taken_coordinate, unclear_macro
 from tilepipe.source import Edit, Span, apply_edits
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
@@ -45,9 +44,6 @@ Answers = Mapping[str, int | str | None]
 _ASYNC_BYTES = (4, 8, 16)
 _OURS = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load))\b")  # in whatever tilepipe writes
 _NAMES = re.compile(rb"\btp_\w+")
-_WORD = re.compile(r"[A-Za-z_]\w*")
-COORDINATES = ("blockDim", "blockIdx", "gridDim", "threadIdx", "warpSize")
-_OWN_COORDINATE = re.compile(rb"\b(?:blockDim|blockIdx|gridDim|threadIdx|warpSize)\b(?!\s*\.)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +149,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
             "not understood",
             "take macros apart that hide statements or types at this place",
         )
-    taken = _taken_coordinate(file, kernel)
+    taken = taken_coordinate(file, kernel)
     if taken is not None:
         return taken
     opened = open_macros(file, kernel)
@@ -166,7 +162,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     if isinstance(tile, Refusal):
         apart = own_registers(file, analysed) if tile.diagnostics[0].code == "TP001" else ()
         return _again(file, kernel, apart, no_alias) if apart else tile
-    unclear = _unclear_macro(file, kernel)
+    unclear = unclear_macro(file, kernel)
     if unclear is not None:
         return unclear
     divergent = legality.divergence(analysed.body)
@@ -209,50 +205,6 @@ def _again(
     """The kernel as it reads after the edits."""
     laid_out = file.with_text(apply_edits(file.source.text, edits))
     return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
-
-
-def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
-    """TP020: a macro that kernel, functions or other macros use has one meaning in the file."""
-    node = file.tree.root.named_descendant_for_byte_range(kernel.span.start, kernel.span.end)
-    own = names_within(node, file.macros) if node is not None else frozenset()
-    # A value that names a variable of the kernel is more than a value.
-    several = {n: m for n, m in file.macros.items() if m.others}
-    naming = {n for n, m in several.items() if own & set(_WORD.findall(" ".join((m.body, *m.others))))}
-    unclear = ambiguous(file.tree.root) | naming
-    if not unclear:
-        return None
-    texts = [
-        file.source.slice(kernel.span),
-        *((f.node.text or b"").decode() for f in file.functions.values()),
-    ]
-    texts += [m.body for m in file.macros.values()]
-    used = sorted(unclear & {w for text in texts for w in re.findall(r"[A-Za-z_]\w*", text)})
-    if not used:
-        return None
-    return refusal(
-        "TP020",
-        f"the macro `{used[0]}` is defined in several ways, and which of them holds in this kernel is not followed",
-        file.source.place(kernel.span),
-        "used by this kernel, or by what it may call",
-        "give the definitions different names",
-    )
-
-
-def _taken_coordinate(file: CudaFile, kernel: KernelText) -> Refusal | None:
-    """TP020: a name of CUDA's for threads and blocks that the file declares itself, which proofs take for CUDA's."""
-    if not _OWN_COORDINATE.search(file.source.data):
-        return None
-    names = {name for name, _ in introductions(file.tree.root, file.macros)} | file.macros.keys()
-    name = next((n for n in sorted(COORDINATES) if n in names), None)
-    if name is None:
-        return None
-    return refusal(
-        "TP020",
-        f"`{name}` is declared in this file, and is taken for CUDA's",
-        file.source.place(kernel.span),
-        "a name of CUDA's for threads and blocks",
-        f"give the file's own `{name}` another name",
-    )
 
 
 def _call_around(item: Item) -> Statement | None:

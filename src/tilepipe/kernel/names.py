@@ -88,7 +88,9 @@ class Names:
         self.expanding: tuple[str, ...] = ()  # macros under expansion, which C does not expand again
         self.out = Collector()
         self.caller: tuple[str, ...] = ()  # the namespaces around the function that is walked
-        self.opened: frozenset[str] = frozenset()  # names of namespaces and of their members that a `using` names
+        self.opened: frozenset[str] = (
+            frozenset()
+        )  # names of namespaces and of their members that a `using` names
         self.position = 0  # of the statement that is walked, in the kernel's own text
 
     @contextmanager

@@ -63,7 +63,9 @@ def spliced_words(file: CudaFile, parts: Split) -> set[str]:
 def lost_names(file: CudaFile, tile: TileLoop, parts: Split) -> Refusal | None:
     """TP021: a name of the load phase that the tile loop introduces in a form that the loader does not take over."""
     known = meanings(file)
-    declared = {s.key[0] for i in tile.flow.items for s in i.statement.declares} | {s.key[0] for s in tile.loop.declares}
+    declared = {s.key[0] for i in tile.flow.items for s in i.statement.declares} | {
+        s.key[0] for s in tile.loop.declares
+    }
     for item in sorted(parts.loader, key=lambda i: i.order):
         at, statement = item.statement.span, item.statement
         if statement.context:
@@ -97,7 +99,9 @@ class _Splice:
         self.body = self._node(call.body.start, call.body.end)
         self.kernel = self._node(kernel.span.start, kernel.span.end)
         self.callers = [
-            self._whole(self._node(p.call.body.start, p.call.body.end)) for p in item.parents if p.call is not None
+            self._whole(self._node(p.call.body.start, p.call.body.end))
+            for p in item.parents
+            if p.call is not None
         ]
 
     def _node(self, start: int, end: int) -> Node:
