@@ -226,10 +226,15 @@ def namespaces(node: Node) -> tuple[str, ...]:
     outer = node.parent
     if outer is None:
         return ()
-    name = outer.child_by_field_name("name") if outer.type == "namespace_definition" else None
-    inline = any(c.type == "inline" for c in outer.children)
-    own = tuple(re.split(r"\s*::\s*", _text(name))) if name is not None and not inline else ()
-    return (*namespaces(outer), *own)
+    return (*namespaces(outer), *opened_by(outer))
+
+
+def opened_by(node: Node) -> tuple[str, ...]:
+    """The namespaces that a node opens for what stands in it."""
+    name = node.child_by_field_name("name") if node.type == "namespace_definition" else None
+    if name is None or any(c.type == "inline" for c in node.children):
+        return ()
+    return tuple(re.split(r"\s*::\s*", _text(name)))
 
 
 def function_name(node: Node) -> str:

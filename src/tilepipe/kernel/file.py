@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from functools import cached_property
 from tree_sitter import Node
 
 from tilepipe.kernel.analysis import Analyzer
-from tilepipe.kernel.binding import function_name, introduced, namespaces, signature
+from tilepipe.kernel.binding import function_name, introduced, opened_by, signature
 from tilepipe.kernel.macros import Macro, file_macros
 from tilepipe.kernel.names import Function
 from tilepipe.kernel.statements import Builder, Statement
@@ -18,6 +19,7 @@ from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import Tree, parse, span
 
 _MEMORY = ("__constant__", "__device__", "__managed__", "__shared__")
+_USING = re.compile(r"\busing\s+(?!\w+\s*=)([\w\s:,]+);")
 _CONTAINERS = frozenset(
     {"translation_unit", "namespace_definition", "declaration_list", "linkage_specification"}
 )
@@ -64,14 +66,14 @@ class CudaFile:
         self.functions: dict[str, Function] = {}
         self._nodes: dict[int, Node] = {}  # by where the kernel's text begins: names may be overloaded
         self.kernels: list[KernelText] = []
-        for definition, outer in _definitions(self.tree.root):
-            self._add(definition, outer)
+        for definition, outer, scope in _definitions(self.tree.root):
+            self._add(definition, outer, scope)
         for tree in self._headers:
-            for definition, outer in _definitions(tree.root):
-                function = _function(definition, outer)
+            for definition, outer, scope in _definitions(tree.root):
+                function = _function(definition, outer, scope)
                 if function is not None:
                     self._define(replace(function, foreign=True))
-        self.opened = frozenset[str]().union(*(_opened(tree.root) for tree in (*self._headers, self.tree)))
+        self.opened = frozenset[str]().union(*(_opened(s) for s in (*self._header_files, source)))
         self._forget_declared()
 
     @property
@@ -83,8 +85,8 @@ class CudaFile:
         """The file with another text, and the headers that it has."""
         return CudaFile(SourceFile(self.source.name, text), self._header_files)
 
-    def _add(self, node: Node, outer: Node) -> None:
-        function = _function(node, outer)
+    def _add(self, node: Node, outer: Node, scope: tuple[str, ...]) -> None:
+        function = _function(node, outer, scope)
         if function is None:
             return
         head = Span(node.start_byte, function.body.start_byte)
@@ -98,7 +100,7 @@ class CudaFile:
                     span(function.body),
                     names,
                     function.template,
-                    namespaces(outer),
+                    scope,
                 )
             )
             self._nodes[outer.start_byte] = node
@@ -135,10 +137,10 @@ class CudaFile:
         analyzer = Analyzer(self.source, self.macros, self.functions)
         for symbol, _ in self._variables:
             analyzer.scopes[0][symbol.name] = symbol
-        function = _function(node, node)
+        function = _function(node, node, kernel.scope)
         if function is None:
             raise ValueError(f"{kernel.name} is not a function")
-        analyzer.caller, analyzer.opened = namespaces(node), self.opened
+        analyzer.caller, analyzer.opened = kernel.scope, self.opened
         body, parameters = self._settled(analyzer, function)
         while whole := analyzer.overlapping() | _only_read(analyzer, body):
             analyzer.forget_views(whole)
@@ -199,17 +201,19 @@ def _only_read(analyzer: Analyzer, body: Statement) -> set[Symbol]:
     return {v.array for v in analyzer.views.values() if v.piece in unwritten} - analyzer.whole
 
 
-def _definitions(root: Node) -> Iterator[tuple[Node, Node]]:
-    """Function definitions with the outermost node that belongs to them (their template header)."""
-    stack: list[tuple[Node, Node | None]] = [(root, None)]
+def _definitions(root: Node) -> Iterator[tuple[Node, Node, tuple[str, ...]]]:
+    """Function definitions with the outermost node that belongs to them (their template header), and the namespaces
+    around them."""
+    stack: list[tuple[Node, Node | None, tuple[str, ...]]] = [(root, None, ())]
     while stack:
-        node, outer = stack.pop()
+        node, outer, scope = stack.pop()
         if node.type == "function_definition":
-            yield node, outer if outer is not None else node
+            yield node, outer if outer is not None else node, scope
         elif node.type == "template_declaration":
-            stack.extend((c, node) for c in reversed(node.named_children))
+            stack.extend((c, node, scope) for c in reversed(node.named_children))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
-            stack.extend((c, None) for c in reversed(node.named_children))
+            inner = (*scope, *opened_by(node))
+            stack.extend((c, None, inner) for c in reversed(node.named_children))
 
 
 def _declarations(root: Node) -> Iterator[tuple[str, str]]:
@@ -223,19 +227,12 @@ def _declarations(root: Node) -> Iterator[tuple[str, str]]:
             stack.extend(node.named_children)
 
 
-def _opened(root: Node) -> frozenset[str]:
+def _opened(source: SourceFile) -> frozenset[str]:
     """The names that `using namespace` and `using` of a file name, wherever they stand."""
-    found: set[str] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "using_declaration":
-            found |= {name.split()[-1] for name, _ in introduced(node, {})}
-        stack.extend(node.named_children)
-    return frozenset(found)
+    return frozenset(w for taken in _USING.findall(source.text) for w in re.findall(r"\w+", taken))
 
 
-def _function(node: Node, outer: Node) -> Function | None:
+def _function(node: Node, outer: Node, scope: tuple[str, ...]) -> Function | None:
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     while declarator is not None and declarator.type != "function_declarator":
         declarator = declarator.child_by_field_name("declarator") or next(
@@ -252,7 +249,7 @@ def _function(node: Node, outer: Node) -> Function | None:
         if p.type in ("parameter_declaration", "optional_parameter_declaration")
     )
     own = name.text.decode()
-    return Function(own, node, parameters, body, _template_parameters(outer), scope=namespaces(outer))
+    return Function(own, node, parameters, body, _template_parameters(outer), scope=scope)
 
 
 def _template_parameters(outer: Node) -> tuple[str, ...]:

@@ -13,7 +13,15 @@ from functools import lru_cache
 
 from tree_sitter import Node
 
-from tilepipe.kernel.binding import Introduction, binder, function_name, introduced, namespaces, signature
+from tilepipe.kernel.binding import (
+    Introduction,
+    binder,
+    function_name,
+    introduced,
+    namespaces,
+    opened_by,
+    signature,
+)
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.macros import all_macros, certain
 
@@ -95,11 +103,11 @@ class Meanings:
     # -- namespaces ----------------------------------------------------------------------------------------------
 
     def _gather(self, root: Node, own: bool) -> None:
-        stack = [root]
+        stack: list[tuple[Node, Scope]] = [(root, ())]
         while stack:
-            node = stack.pop()
+            node, scope = stack.pop()
             if node.type in _CONTAINERS or node.type.startswith("preproc_"):
-                stack.extend(node.named_children)
+                stack.extend((c, (*scope, *opened_by(node))) for c in node.named_children)
                 continue
             inner = node.named_children[-1] if node.type == "template_declaration" else node
             if node.type == "namespace_alias_definition" or inner.type != "function_definition":
@@ -108,9 +116,7 @@ class Meanings:
                 names = [n for n in [function_name(inner)] if n]
             for name in names:
                 entry = (node.start_byte if own else -1, signature(inner))
-                self._declared[namespaces(node)][name].append(entry)
-            if inner.type == "namespace_definition":
-                stack.append(inner)
+                self._declared[scope][name].append(entry)
 
     def _open_directives(self) -> None:
         """`using namespace q` at namespace scope: the names of q count as those of the scope."""
