@@ -50,6 +50,10 @@ def kernel(
 
 
 ACCEPTED: dict[str, dict[str, str]] = {
+    "a type whose name ends in const": {
+        "head": "using myconst = float;",
+        "body": "myconst x; x = t[g][threadIdx.x]; acc += x * 2.f",
+    },
     "registers": {},
     "values": {
         "body": "const float x = t[g][threadIdx.x], y = t[g][threadIdx.x ^ 1]; acc += x * y + k",
@@ -183,6 +187,13 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "a fragment's type asked for": (
         {"body": "float x; x = t[g][threadIdx.x]; decltype(x) y = x; y *= 2.f; acc += x * y"},
+        "the type of the fragment `x` is asked for",
+    ),
+    "its type asked for in a macro": (
+        {
+            "head": "#define COPY(y, x) decltype(x) y = x",
+            "body": "float x; x = t[g][threadIdx.x]; COPY(y, x); y *= 2.f; acc += x * y",
+        },
         "the type of the fragment `x` is asked for",
     ),
     "a type of the tile loop's own": (

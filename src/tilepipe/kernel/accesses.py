@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from tree_sitter import Node
 
 from tilepipe.kernel import known
+from tilepipe.kernel.binding import namespaces
 from tilepipe.kernel.bounds import ANY, Range, Ranges, number
 from tilepipe.kernel.flat import Place, Rows, place
 from tilepipe.kernel.handed import hands_out
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.mentions import DEPTH, KeepsLayoutError, Mentions, identifiers
 from tilepipe.kernel.model import KernelModel
-from tilepipe.kernel.names import Function, arguments_of, callee, operator_of
+from tilepipe.kernel.names import Function, arguments_of, callee, operator_of, reaches
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.kernel.wmma import POINTERS, fragment_line
 from tilepipe.source import Edit
@@ -191,7 +193,7 @@ class Accesses:
     ) -> list[RowAccess]:
         """An element as the argument of a call that takes values."""
         name = callee(call)
-        function = self.model.file.functions.get(name)
+        function = self._function(call, walk)
         if name in known.CASTS:
             kind = self._template_type(call)
             if kind.endswith("&"):
@@ -259,6 +261,7 @@ class Accesses:
     def _argument(self, node: Node, call: Node, walk: _Walk) -> list[RowAccess]:
         """An address as the argument of a call."""
         name, arguments = callee(call), arguments_of(call)
+        self._function(call, walk)
         if name in known.CASTS:
             return self._as_vectors(call, self._template_type(call), walk)
         index = arguments.index(node)
@@ -272,7 +275,7 @@ class Accesses:
             fragment = arguments[0 if name == "load_matrix_sync" else 1]
             width = fragment_line(fragment, walk.at, self.ranges) * self.element
             return [RowAccess(walk.row, walk.column, width, self._line(walk.at), arguments[2])]
-        return self._helper(name, index, walk, self._address)
+        return self._helper(call, index, walk, self._address)
 
     def _in_shared(self, node: Node, walk: _Walk) -> list[RowAccess]:
         """An address in the shared window, an integer."""
@@ -286,7 +289,7 @@ class Accesses:
             call = parent.parent
             if callee(call) in known.CASTS:
                 return self._in_shared(call, walk)
-            return self._helper(callee(call), arguments_of(call).index(node), walk, self._in_shared)
+            return self._helper(call, arguments_of(call).index(node), walk, self._in_shared)
         while parent.type.startswith("gnu_asm_input") and parent.parent is not None:
             parent = parent.parent
         if parent.type == "gnu_asm_expression":
@@ -330,10 +333,10 @@ class Accesses:
         return accesses
 
     def _helper(
-        self, name: str, index: int, walk: _Walk, use: Callable[[Node, _Walk], list[RowAccess]]
+        self, call: Node, index: int, walk: _Walk, use: Callable[[Node, _Walk], list[RowAccess]]
     ) -> list[RowAccess]:
         """The uses of the parameter of a helper that is given the address."""
-        function: Function | None = self.model.file.functions.get(name)
+        name, function = callee(call), self._function(call, walk)
         if function is None or function.foreign or index >= len(function.parameters):
             raise KeepsLayoutError(f"line {self._line(walk.at)} hands its address to `{name}`")
         parameter = declarators(function.parameters[index])
@@ -351,10 +354,23 @@ class Accesses:
             raise self._not_understood(walk)
         return use(node, replace(walk, depth=walk.depth + 1))
 
+    def _function(self, call: Node, walk: _Walk) -> Function | None:
+        """The function of the file that a call means where the walk stands, None for another's: a member, a local's, or
+        one of another namespace is not followed."""
+        file, name = self.model.file, callee(call)
+        named = call.child_by_field_name("function")
+        member = named is not None and named.type == "field_expression"
+        if member or meanings(file).bound(name, walk.at) is not None:
+            raise KeepsLayoutError(f"line {self._line(walk.at)} hands it to `{name}`")
+        found = file.functions.get(name)
+        if found is not None and not reaches(found, call, namespaces(walk.at), file.opened):
+            return None
+        return found
+
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def _sizeof(self, kind: str, walk: _Walk) -> int:
-        size = self.asked(f"sizeof({kind.strip()})")
+        size = self.ranges.value_of(f"sizeof({kind.strip()})", walk.at)
         if size is None:
             raise KeepsLayoutError(f"the size of `{kind.strip()}` in line {self._line(walk.at)} is not known")
         return size

@@ -17,6 +17,7 @@ from tree_sitter import Node
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Flow
 from tilepipe.kernel.macros import expand, expansion_body
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.names import arguments_of, callee, has, operator_of
 from tilepipe.kernel.symbols import Symbol, declarators
 from tilepipe.source.parse import span
@@ -161,20 +162,33 @@ def _operated(sign: str, a: Range, b: Range) -> Range:
     return ANY
 
 
+def _bare(kind: str) -> str:
+    """A type without its `const`."""
+    return " ".join(word for word in kind.split() if word != "const")
+
+
 class Ranges:
     """Ranges of the expressions of one kernel.
 
-    `threads` bounds the threads of a block, if known; `asked` gives the compiler's value of a text at the tile loop,
-    None where it has none (yet).
+    `threads` bounds the threads of a block, if known; `asked` gives the compiler's value of a text at the offset
+    `asked_at`, None where it has none (yet).
     """
 
     def __init__(
-        self, file: CudaFile, analysed: Analysed, threads: int | None, asked: Callable[[str], int | None]
+        self,
+        file: CudaFile,
+        analysed: Analysed,
+        threads: int | None,
+        asked: Callable[[str], int | None],
+        asked_at: int,
     ) -> None:
         self.file = file
         self.threads = threads or MOST_THREADS
         self.asked = asked
         self._definers = Flow([analysed.body]).definers
+        self._known = meanings(file)
+        place = file.tree.root.named_descendant_for_byte_range(asked_at, asked_at + 1)
+        self._asked_at = place if place is not None else file.tree.root
 
     def of(self, node: Node, at: Node, depth: int = 0) -> Range:
         """The range of an expression. `at` is the node of the file whose scope its names mean."""
@@ -190,8 +204,7 @@ class Ranges:
         if kind == "field_expression":
             return self._coordinate(self._text(node))
         if kind in ("qualified_identifier", "sizeof_expression"):
-            value = self.asked(self._text(node))
-            return number(value) if value is not None else ANY
+            return self._asked(self._text(node), at)
         if kind == "cast_expression":
             return self._cast(node.child_by_field_name("type"), node.child_by_field_name("value"), at, depth)
         if kind == "call_expression":
@@ -207,6 +220,15 @@ class Ranges:
 
     def _text(self, node: Node) -> str:
         return node.text.decode() if node.text else ""
+
+    def value_of(self, text: str, at: Node) -> int | None:
+        """The compiler's value of a text at a place, None where it has none or cannot be asked about it."""
+        same = self._known.same(_WORD.findall(text), at, self._asked_at)
+        return self.asked(text) if same else None
+
+    def _asked(self, text: str, at: Node) -> Range:
+        value = self.value_of(text, at)
+        return number(value) if value is not None else ANY
 
     def _literal(self, text: str) -> Range:
         try:
@@ -226,7 +248,7 @@ class Ranges:
 
     def _cast(self, kind: Node | None, value: Node | None, at: Node, depth: int) -> Range:
         """A cast to an integer of 32 bits or more keeps what is not negative and bounded."""
-        if kind is None or value is None or self._text(kind).replace("const ", "") not in _INTEGERS:
+        if kind is None or value is None or _bare(self._text(kind)) not in _INTEGERS:
             return ANY
         found = self.of(value, at, depth + 1)
         small = found.natural and found.high is not None and found.high < 1 << 31
@@ -234,6 +256,8 @@ class Ranges:
 
     def _called(self, node: Node, at: Node, depth: int) -> Range:
         macro = self.file.macros.get(callee(node))
+        if macro is not None and not self._known.sure(macro.name, at.start_byte):
+            return ANY
         if macro is not None and macro.parameters is not None:
             return self._macro(expand(macro, [self._text(a) for a in arguments_of(node)]), at, depth)
         function, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
@@ -249,8 +273,11 @@ class Ranges:
 
     def _named(self, name: str, at: Node, depth: int) -> Range:
         found = self.declaration(name, at)
-        if found is None:
+        bound = self._known.bound(name, at)
+        if found is None and bound is None:
             return self._outside(name, at, depth)
+        if found is None or bound is None or found[1] != bound[0]:
+            return ANY  # a type, a `using`, or another form that is not followed
         place, declared, value = found
         symbol = Symbol((declared, ()), name, "local")
         kind = self._type(place)
@@ -270,9 +297,8 @@ class Ranges:
 
     def _outside(self, name: str, at: Node, depth: int) -> Range:
         macro = self.file.macros.get(name)
-        if macro is None:
-            value = self.asked(name)
-            return number(value) if value is not None else ANY
+        if macro is None or (macro.parameters is None and not self._known.sure(name, at.start_byte)):
+            return self._asked(name, at)
         return self._macro(macro.body, at, depth) if macro.parameters is None else ANY
 
     def _macro(self, text: str, at: Node, depth: int) -> Range:

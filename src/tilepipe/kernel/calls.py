@@ -22,6 +22,7 @@ from tilepipe.kernel.names import (
     arguments_of,
     callee,
     lambda_function,
+    reaches,
 )
 from tilepipe.kernel.places import Places
 from tilepipe.kernel.symbols import THREAD, Symbol, declared
@@ -58,15 +59,20 @@ class Calls(Places):
         if isinstance(found, Symbol) and found.kind == "lambda" and found in self.lambdas:
             self.out.uses.add(found)
             return lambda_function(name, self.lambdas[found]), node
-        if name in self.functions and found is None and not self.functions[name].foreign:
-            return self.functions[name], node
-        return None
+        known_here = self.functions.get(name)
+        if known_here is None or found is not None or known_here.foreign or not self._means(known_here, node):
+            return None
+        return known_here, node
+
+    def _means(self, function: Function, node: Node) -> bool:
+        return reaches(function, node, self.caller, self.opened)
 
     def _foreign(self, node: Node) -> Function | None:
         """A function whose text cannot stand in for the call: walked for its effects, which stand at the call."""
         name = callee(node)
         function = self.functions.get(name)
         known_here = function is not None and function.foreign and self.lookup(name) is None
+        known_here = known_here and function is not None and self._means(function, node)
         return function if known_here and len(self.context) < _DEPTH else None
 
     @contextmanager
@@ -93,6 +99,7 @@ class Calls(Places):
                     bound[symbol.name] = symbol
         is_lambda = function.node.type == "lambda_expression"
         outer_scopes, outer_context, outer_site = self.scopes, self.context, self.site
+        outer_caller, self.caller = self.caller, self.caller if is_lambda else function.scope
         self.scopes = [*outer_scopes, bound] if is_lambda else [outer_scopes[0], bound]
         # A header's text is not the author's file: whatever it does is placed at the call.
         self.context, self.site = context, self.where(call) if function.foreign else None
@@ -100,6 +107,7 @@ class Calls(Places):
             yield made_of
         finally:
             self.scopes, self.context, self.site = outer_scopes, outer_context, outer_site
+            self.caller = outer_caller
 
     def call(self, node: Node) -> Bases:
         name = callee(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from functools import cached_property
 from tree_sitter import Node
 
 from tilepipe.kernel.analysis import Analyzer
+from tilepipe.kernel.binding import function_name, introduced, opened_by, signature
 from tilepipe.kernel.macros import Macro, file_macros
 from tilepipe.kernel.names import Function
 from tilepipe.kernel.statements import Builder, Statement
@@ -17,6 +19,7 @@ from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import Tree, parse, span
 
 _MEMORY = ("__constant__", "__device__", "__managed__", "__shared__")
+_USING = re.compile(r"\busing\s+(?!\w+\s*=)([\w\s:,]+);")
 _CONTAINERS = frozenset(
     {"translation_unit", "namespace_definition", "declaration_list", "linkage_specification"}
 )
@@ -58,24 +61,32 @@ class CudaFile:
         self._headers = [parse(header) for header in headers]
         self.macros: dict[str, Macro] = {}
         for tree in (*self._headers, self.tree):
-            self.macros |= file_macros(tree.root)
+            for name, macro in file_macros(tree.root).items():
+                self.macros[name] = macro.beside(self.macros.get(name))
         self.functions: dict[str, Function] = {}
         self._nodes: dict[int, Node] = {}  # by where the kernel's text begins: names may be overloaded
         self.kernels: list[KernelText] = []
-        for definition, outer in _definitions(self.tree.root):
-            self._add(definition, outer)
+        for definition, outer, scope in _definitions(self.tree.root):
+            self._add(definition, outer, scope)
         for tree in self._headers:
-            for definition, outer in _definitions(tree.root):
-                function = _function(definition, outer)
+            for definition, outer, scope in _definitions(tree.root):
+                function = _function(definition, outer, scope)
                 if function is not None:
                     self._define(replace(function, foreign=True))
+        self.opened = frozenset[str]().union(*(_opened(s) for s in (*self._header_files, source)))
+        self._forget_declared()
+
+    @property
+    def header_roots(self) -> tuple[Node, ...]:
+        """The trees of the headers that the file includes."""
+        return tuple(tree.root for tree in self._headers)
 
     def with_text(self, text: str) -> CudaFile:
         """The file with another text, and the headers that it has."""
         return CudaFile(SourceFile(self.source.name, text), self._header_files)
 
-    def _add(self, node: Node, outer: Node) -> None:
-        function = _function(node, outer)
+    def _add(self, node: Node, outer: Node, scope: tuple[str, ...]) -> None:
+        function = _function(node, outer, scope)
         if function is None:
             return
         head = Span(node.start_byte, function.body.start_byte)
@@ -84,7 +95,12 @@ class CudaFile:
             names = tuple(d.name for p in function.parameters for d in declarators(p)[:1])
             self.kernels.append(
                 KernelText(
-                    function.name, span(outer), span(function.body), names, function.template, _scope(outer)
+                    function.name,
+                    span(outer),
+                    span(function.body),
+                    names,
+                    function.template,
+                    scope,
                 )
             )
             self._nodes[outer.start_byte] = node
@@ -92,11 +108,24 @@ class CudaFile:
             self._define(function)
 
     def _define(self, function: Function) -> None:
-        """Add a helper. One of several of a name, be it overloads or namespaces, is known for its effects alone."""
+        """Add a helper. One of several of a name, be it overloads, specialisations or namespaces, is known for its
+        effects alone."""
+        if "<" in function.name:
+            function = replace(function, name=function_name(function.node))
         first = self.functions.get(function.name)
         if first is not None:
             function = replace(first, foreign=True, overloads=(*first.overloads, function))
         self.functions[function.name] = function
+
+    def _forget_declared(self) -> None:
+        """Functions with a declaration whose parameters no definition has: a call may mean one without a body."""
+        for tree in (*self._headers, self.tree):
+            for name, kinds in _declarations(tree.root):
+                function = self.functions.get(name)
+                if function is not None and kinds not in {
+                    signature(f.node) for f in (function, *function.overloads)
+                }:
+                    del self.functions[name]
 
     @cached_property
     def _variables(self) -> tuple[tuple[Symbol, Node | None], ...]:
@@ -108,9 +137,10 @@ class CudaFile:
         analyzer = Analyzer(self.source, self.macros, self.functions)
         for symbol, _ in self._variables:
             analyzer.scopes[0][symbol.name] = symbol
-        function = _function(node, node)
+        function = _function(node, node, kernel.scope)
         if function is None:
             raise ValueError(f"{kernel.name} is not a function")
+        analyzer.caller, analyzer.opened = kernel.scope, self.opened
         body, parameters = self._settled(analyzer, function)
         while whole := analyzer.overlapping() | _only_read(analyzer, body):
             analyzer.forget_views(whole)
@@ -171,30 +201,38 @@ def _only_read(analyzer: Analyzer, body: Statement) -> set[Symbol]:
     return {v.array for v in analyzer.views.values() if v.piece in unwritten} - analyzer.whole
 
 
-def _definitions(root: Node) -> Iterator[tuple[Node, Node]]:
-    """Function definitions with the outermost node that belongs to them (their template header)."""
-    stack: list[tuple[Node, Node | None]] = [(root, None)]
+def _definitions(root: Node) -> Iterator[tuple[Node, Node, tuple[str, ...]]]:
+    """Function definitions with the outermost node that belongs to them (their template header), and the namespaces
+    around them."""
+    stack: list[tuple[Node, Node | None, tuple[str, ...]]] = [(root, None, ())]
     while stack:
-        node, outer = stack.pop()
+        node, outer, scope = stack.pop()
         if node.type == "function_definition":
-            yield node, outer if outer is not None else node
+            yield node, outer if outer is not None else node, scope
         elif node.type == "template_declaration":
-            stack.extend((c, node) for c in reversed(node.named_children))
+            stack.extend((c, node, scope) for c in reversed(node.named_children))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
-            stack.extend((c, None) for c in reversed(node.named_children))
+            inner = (*scope, *opened_by(node))
+            stack.extend((c, None, inner) for c in reversed(node.named_children))
 
 
-def _scope(node: Node) -> tuple[str, ...]:
-    """The named namespaces around a node."""
-    outer = node.parent
-    if outer is None:
-        return ()
-    name = outer.child_by_field_name("name") if outer.type == "namespace_definition" else None
-    own = tuple(name.text.decode().split("::")) if name is not None and name.text else ()
-    return (*_scope(outer), *own)
+def _declarations(root: Node) -> Iterator[tuple[str, str]]:
+    """Functions that are declared without a body: name and parameters."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "declaration" and signature(node):
+            yield from ((name, signature(node)) for name, _ in introduced(node, {}))
+        elif node.type in (*_CONTAINERS, "template_declaration") or node.type.startswith("preproc_"):
+            stack.extend(node.named_children)
 
 
-def _function(node: Node, outer: Node) -> Function | None:
+def _opened(source: SourceFile) -> frozenset[str]:
+    """The names that `using namespace` and `using` of a file name, wherever they stand."""
+    return frozenset(w for taken in _USING.findall(source.text) for w in re.findall(r"\w+", taken))
+
+
+def _function(node: Node, outer: Node, scope: tuple[str, ...]) -> Function | None:
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     while declarator is not None and declarator.type != "function_declarator":
         declarator = declarator.child_by_field_name("declarator") or next(
@@ -210,7 +248,8 @@ def _function(node: Node, outer: Node) -> Function | None:
         for p in listed.named_children
         if p.type in ("parameter_declaration", "optional_parameter_declaration")
     )
-    return Function(name.text.decode(), node, parameters, body, _template_parameters(outer))
+    own = name.text.decode()
+    return Function(own, node, parameters, body, _template_parameters(outer), scope=scope)
 
 
 def _template_parameters(outer: Node) -> tuple[str, ...]:
@@ -228,7 +267,7 @@ def _file_arrays(root: Node, source: SourceFile) -> Iterator[tuple[Symbol, Node 
         node = stack.pop()
         if node.type == "declaration":
             text = source.slice(span(node))
-            if any(word in text for word in _MEMORY):
+            if any(word in text for word in _MEMORY) and not signature(node):
                 yield from (d for d in declared(node, text, (), "file") if d[0].kind in ("file", "shared"))
         elif node.type in _CONTAINERS or node.type.startswith("preproc_"):
             stack.extend(node.named_children)

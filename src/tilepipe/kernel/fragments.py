@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from tilepipe.kernel.askedtypes import asked_name
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.elements import (
     apart,
@@ -44,7 +45,6 @@ _MATRIX_LOAD = re.compile(r"(\w+\s*::\s*)*load_matrix_sync\s*\(")
 _ARITHMETIC = re.compile(
     r"(unsigned |signed |const )*(float|double|int|unsigned|char|short|long|half|bool)\d?( int| long)*"
 )
-_TYPE_OF = re.compile(r"\b(?:decltype|__decltype|__typeof__|__typeof|typeof)\s*\(\s*(\w+)\s*\)")
 _ZERO = re.compile(r"\{\s*(0(\.0*)?f?)?\s*,?\s*\}")
 
 
@@ -230,12 +230,8 @@ class _Search:
 
     def _asked_type(self, names: frozenset[Symbol]) -> str:
         """Why a fragment's type may be asked for, which a slot's name gives another answer to; "" if it is not."""
-        text = written(self.file.source.slice(self.tile.loop.span), self.file.macros)
-        for asked in _TYPE_OF.finditer(text):
-            named = next((s.name for s in names if s.name == asked.group(1)), "")
-            if named:
-                return f"the type of the fragment `{named}` is asked for"
-        return ""
+        named = asked_name(self.file, self.file.source.slice(self.tile.loop.span), {s.name for s in names})
+        return f"the type of the fragment `{named}` is asked for" if named else ""
 
     def _own_type(self, loads: list[Statement], names: frozenset[Symbol]) -> str:
         """Why loads or fragments need a type that is known within the tile loop only, "" if they do not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tilepipe.kernel.file import CudaFile, KernelText
+from tilepipe.kernel.meaning import meanings
 from tilepipe.source import Span
 
 _BOUNDS = re.compile(rb"__launch_bounds__\s*\(((?:[^,()]|\([^()]*\))+)(,?)")
@@ -28,5 +29,6 @@ def launch_bound(file: CudaFile, kernel: KernelText) -> int | None:
     """The maximum block size where it is a literal, or a macro that is one; None otherwise."""
     text = launch_bound_text(file, kernel)
     macro = file.macros.get(text) if text else None
-    value = macro.body if macro is not None else text
+    sure = macro is not None and text is not None and meanings(file).sure(text, kernel.span.start)
+    value = text if macro is None else macro.body if sure else None
     return int(value) if value is not None and value.isdigit() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tree_sitter import Node, Tree
@@ -28,11 +28,20 @@ class Macro:
     name: str
     parameters: tuple[str, ...] | None
     body: str
+    others: tuple[str, ...] = ()  # what its other definitions say, where which one holds is not followed
+
+    def beside(self, earlier: Macro | None) -> Macro:
+        """The macro with what an earlier definition of its name says."""
+        bodies = (earlier.body, *earlier.others, *self.others) if earlier is not None else self.others
+        return replace(self, others=tuple(dict.fromkeys(b for b in bodies if b != self.body)))
 
 
 def file_macros(root: Node) -> dict[str, Macro]:
     """Every macro that the file defines, by name; a later definition wins."""
-    return {macro.name: macro for macro in _definitions(root)}
+    found: dict[str, Macro] = {}
+    for macro in all_macros(root):
+        found[macro.name] = macro.beside(found.get(macro.name))
+    return found
 
 
 @lru_cache(maxsize=8)  # a file has many kernels
@@ -40,7 +49,7 @@ def ambiguous(root: Node) -> frozenset[str]:
     """Macros defined in several ways of which one is more than a value or a type: which of them holds at a place
     (`#undef`, `#ifdef`) is not followed. Values and types are asked of the compiler where they matter."""
     ways: dict[str, set[Macro]] = {}
-    for macro in _definitions(root):
+    for macro in all_macros(root):
         ways.setdefault(macro.name, set()).add(macro)
     return frozenset(n for n, of in ways.items() if len(of) > 1 and not all(_is_value(m) for m in of))
 
@@ -50,6 +59,7 @@ def certain(root: Node) -> dict[str, int]:
     """Macros that the file defines once, under no condition and for good, each with the offset of its definition."""
     found: dict[str, list[int]] = {}
     stack = [(root, False)]
+    guard = _guard(root)
     while stack:
         node, conditional = stack.pop()
         if node.type in ("preproc_def", "preproc_function_def"):
@@ -60,18 +70,29 @@ def certain(root: Node) -> dict[str, int]:
         elif node.type == "preproc_call":
             found.setdefault((node.text or b"").decode().split()[-1], []).extend([-1, -1])
         elif node.type.startswith("preproc_") or node.type in (*_CONTAINERS, "compound_statement"):
-            below = conditional or node.type.startswith("preproc_")
+            below = conditional or (node.type.startswith("preproc_") and node != guard)
             stack.extend((c, below) for c in node.children)
         elif node.type in ("function_definition", "template_declaration"):
             stack.extend((c, conditional) for c in node.children)
     return {name: at[0] for name, at in found.items() if len(at) == 1}
 
 
+def _guard(root: Node) -> Node | None:
+    """The `#ifndef` around all of a header."""
+    parts = [c for c in root.named_children if c.type not in ("comment", "preproc_call")]
+    if len(parts) != 1 or parts[0].type != "preproc_ifdef" or parts[0].children[0].type != "#ifndef":
+        return None
+    name, first, *_ = (*parts[0].named_children, None)
+    known = first is not None and first.type == "preproc_def" and name is not None
+    return parts[0] if known and first.child_by_field_name("name").text == name.text else None  # type: ignore[union-attr]
+
+
 def _is_value(macro: Macro) -> bool:
     return _VALUE.fullmatch(macro.body) is not None and not _ACTS.search(macro.body)
 
 
-def _definitions(root: Node) -> list[Macro]:
+def all_macros(root: Node) -> list[Macro]:
+    """Every definition of a macro in a file, in order."""
     found: list[Macro] = []
     stack = [root]
     while stack:
@@ -101,12 +122,16 @@ def expand(macro: Macro, arguments: Sequence[str]) -> str:
 
 def operand(text: str, macros: Mapping[str, Macro]) -> str:
     """The text as an operand of any operator: in parentheses unless it is a number, or a name without operators."""
-    word = text.strip()
-    seen: set[str] = set()
-    while (macro := macros.get(word)) is not None and macro.parameters is None and word not in seen:
-        seen.add(word)
-        word = macro.body
-    return text.strip() if re.fullmatch(r"\w+", word) or _enclosed(word) else f"({text.strip()})"
+    work, seen = [text.strip()], set[str]()
+    while work:
+        word = work.pop()
+        macro = macros.get(word)
+        if macro is not None and macro.parameters is None and word not in seen:
+            seen.add(word)
+            work += [macro.body, *macro.others]
+        elif not re.fullmatch(r"\w+", word) and not _enclosed(word):
+            return f"({text.strip()})"
+    return text.strip()
 
 
 _PIECE = re.compile(

@@ -15,6 +15,7 @@ from tree_sitter import Node
 from tilepipe.kernel.affine import NARROW, ONE, Form, Vector, exact, number, symbol
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.macros import Macro, expand
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.names import arguments_of, callee
 from tilepipe.kernel.resolve import DEPTH, NotProvedError
 from tilepipe.kernel.scopes import Scope, Scopes, Value
@@ -234,8 +235,14 @@ class Forms:
                 return self.form(ways[0], depth + 1)
         raise NotProvedError(f"`{self._text(value.node)}` is not affine")
 
+    def sure(self, macro: Macro) -> None:
+        """Raises NotProvedError where it is not known which definition of a macro holds."""
+        if not meanings(self.scopes.model.file).sure(macro.name):
+            raise NotProvedError(f"the macro `{macro.name}` is defined in several ways, or under a condition")
+
     def expanded_call(self, value: Value, macro: Macro) -> Value:
         """What a call of a macro expands to, as an expression of the same place."""
+        self.sure(macro)
         return self.expanded(value, expand(macro, [self._text(a) for a in arguments_of(value.node)]))
 
     def expanded(self, value: Value, text: str) -> Value:

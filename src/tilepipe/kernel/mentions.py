@@ -8,6 +8,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.macros import expand, expansion_body
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.names import arguments_of, callee
 from tilepipe.source.parse import span
 
@@ -76,6 +77,10 @@ class Mentions:
 
     def _expanded(self, text: str, body: Node, call: Node) -> str:
         macro = self.file.macros[callee(call)]
+        if not meanings(self.file).sure(macro.name):
+            raise KeepsLayoutError(
+                f"the macro `{macro.name}` is defined in several ways, or under a condition"
+            )
         arguments = [(a.text or b"").decode() for a in arguments_of(call)]
         data, shift = text.encode(), body.start_byte + 1
         new = expand(macro, arguments).encode()

@@ -14,6 +14,7 @@ from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
+from tilepipe.kernel.askedtypes import asked_types
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
@@ -24,16 +25,17 @@ from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.loop_facts import LoopFacts
-from tilepipe.kernel.macros import ambiguous
 from tilepipe.kernel.open_macros import open_macros
 from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
+from tilepipe.kernel.spliced import changed_meanings, lost_names
 from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, mixed_registers, tile_loops
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
+from tilepipe.kernel.unclear import taken_coordinate, unclear_macro
 from tilepipe.source import Edit, Span, apply_edits
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
@@ -147,6 +149,9 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
             "not understood",
             "take macros apart that hide statements or types at this place",
         )
+    taken = taken_coordinate(file, kernel)
+    if taken is not None:
+        return taken
     opened = open_macros(file, kernel)
     if isinstance(opened, Refusal):
         return opened
@@ -157,7 +162,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     if isinstance(tile, Refusal):
         apart = own_registers(file, analysed) if tile.diagnostics[0].code == "TP001" else ()
         return _again(file, kernel, apart, no_alias) if apart else tile
-    unclear = _unclear_macro(file, kernel)
+    unclear = unclear_macro(file, kernel)
     if unclear is not None:
         return unclear
     divergent = legality.divergence(analysed.body)
@@ -166,7 +171,13 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         return tile
     parts = split(tile, surroundings.after_effects(tile))
     question = LoopFacts(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
-    refused = legality.check(question) or hidden_addresses(file, analysed, tile, parts)
+    refused = (
+        legality.check(question)
+        or hidden_addresses(file, analysed, tile, parts)
+        or changed_meanings(file, kernel, parts)
+        or lost_names(file, tile, parts)
+        or asked_types(file, analysed, tile, parts)
+    )
     if refused is not None:
         return refused
     layout = missing_layout(file.source, tile) or written_out(file, parts)
@@ -194,28 +205,6 @@ def _again(
     """The kernel as it reads after the edits."""
     laid_out = file.with_text(apply_edits(file.source.text, edits))
     return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
-
-
-def _unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
-    """TP020: a macro that kernel, functions or other macros use has one meaning in the file."""
-    unclear = ambiguous(file.tree.root)
-    if not unclear:
-        return None
-    texts = [
-        file.source.slice(kernel.span),
-        *((f.node.text or b"").decode() for f in file.functions.values()),
-    ]
-    texts += [m.body for m in file.macros.values()]
-    used = sorted(unclear & {w for text in texts for w in re.findall(r"[A-Za-z_]\w*", text)})
-    if not used:
-        return None
-    return refusal(
-        "TP020",
-        f"the macro `{used[0]}` is defined in several ways, and which of them holds in this kernel is not followed",
-        file.source.place(kernel.span),
-        "used by this kernel, or by what it may call",
-        "give the definitions different names",
-    )
 
 
 def _call_around(item: Item) -> Statement | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ class Function:
     template: tuple[str, ...] = ()
     foreign: bool = False  # it stands in an included header, or is one of several of its name
     overloads: tuple[Function, ...] = ()  # the others of its name
+    scope: tuple[str, ...] = ()  # the namespaces around it
     captures_copies: bool = False  # a lambda that keeps values of the place where it is written
 
 
@@ -85,6 +87,10 @@ class Names:
         self.site: Span | None = None  # the macro call under expansion
         self.expanding: tuple[str, ...] = ()  # macros under expansion, which C does not expand again
         self.out = Collector()
+        self.caller: tuple[str, ...] = ()  # the namespaces around the function that is walked
+        self.opened: frozenset[str] = (
+            frozenset()
+        )  # names of namespaces and of their members that a `using` names
         self.position = 0  # of the statement that is walked, in the kernel's own text
 
     @contextmanager
@@ -207,6 +213,18 @@ def callee(node: Node) -> str:
             break
         function = step
     return function.text.decode() if function is not None and function.text else ""
+
+
+def reaches(function: Function, call: Node, caller: tuple[str, ...], opened: frozenset[str]) -> bool:
+    """Whether a call by name in a function of the namespaces `caller` may mean the function, or another of its name."""
+    named = call.child_by_field_name("function")
+    if named is None or named.type not in ("identifier", "template_function", "qualified_identifier"):
+        return False
+    *outer, _ = re.split(r"\s*::\s*", re.sub(r"<.*", "", (named.text or b"").decode(), flags=re.S).strip())
+    scopes = [f.scope for f in (function, *function.overloads)]
+    if not outer:
+        return any(s == caller[: len(s)] or {*s[-1:], function.name} & opened for s in scopes)
+    return any(s == tuple(outer[1:]) if not outer[0] else s[-len(outer) :] == tuple(outer) for s in scopes)
 
 
 def arguments_of(node: Node) -> list[Node]:

@@ -29,9 +29,11 @@ from itertools import pairwise
 from tree_sitter import Node
 
 from tilepipe.kernel.accesses import Accesses, RowAccess
+from tilepipe.kernel.binding import names_within
 from tilepipe.kernel.bounds import Range, Ranges
 from tilepipe.kernel.flat import Rows, row_length
 from tilepipe.kernel.macros import addend, operand
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.mentions import KeepsLayoutError, identifiers
 from tilepipe.kernel.model import Answers, Ask, KernelModel
 from tilepipe.kernel.symbols import Symbol
@@ -100,7 +102,9 @@ class _Padder:
         self.model = model
         self.answers = answers
         self.asks: dict[str, Ask] = {}
-        self.ranges = Ranges(model.file, model.analysed, model.max_threads, self._constant)
+        at = model.tile.loop.span.start
+        self.ranges = Ranges(model.file, model.analysed, model.max_threads, self._constant, at)
+        self.known = meanings(model.file)
 
     def _asked(self, text: str, at: int) -> int | None:
         key = f"value:{at}:{text}"
@@ -170,7 +174,8 @@ class _Padder:
         for statement in self.model.analysed.body.walk():
             if any(s.name == array.name and s != array for s in statement.declares):
                 raise KeepsLayoutError("another variable has its name")
-        if any(re.search(rf"\b{array.name}\b", m.body) for m in self.model.file.macros.values()):
+        macros = self.model.file.macros.values()
+        if any(re.search(rf"\b{array.name}\b", body) for m in macros for body in (m.body, *m.others)):
             raise KeepsLayoutError("a macro names it")
 
     def _shape(self, array: Symbol) -> tuple[int, int, int]:
@@ -219,6 +224,10 @@ class _Padder:
         else the number."""
         declared = {s.name for st in self.model.analysed.body.walk() for s in st.declares}
         declared |= set(self.model.kernel.parameters)
+        at = self.model.kernel.span
+        whole = self.model.file.tree.root.named_descendant_for_byte_range(at.start, at.end)
+        declared |= names_within(whole, self.model.file.macros) if whole is not None else set()
+        declared |= {n for n in self.model.file.macros if not self.known.sure(n)}
         names = [
             self.model.file.source.slice(span(n)) for n in self._row_lengths(array) if n.type == "identifier"
         ]

@@ -226,7 +226,8 @@ class Pointers:
         scopes, model = self.forms.scopes, self.forms.scopes.model
         unit = self._unit(found)
         piece = self.buffer.piece
-        if found.name == piece.name and piece in model.analysed.points.get(found, ()):
+        own = found.key == (piece.key[0], ())  # no parameter of a helper that has its name
+        if own and piece in model.analysed.points.get(found, ()):
             return self._shared_pointer(found.name)
         uniform = found not in scopes.divergent
         loop = model.tile.loop.span

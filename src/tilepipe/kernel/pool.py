@@ -185,7 +185,7 @@ class _Bounds:
                 return int(known.constant[0]), int(known.constant[0])
         if symbol is None or depth > DEPTH or symbol in self.model.split.carried:
             return None
-        if symbol.type.replace("const", "").strip() not in _INTEGERS:
+        if " ".join(w for w in symbol.type.split() if w != "const") not in _INTEGERS:
             return None  # a narrower type would wrap
         loop = next((p for p in loops if p.is_loop and p.counter == symbol), None)
         if loop is not None:

@@ -100,12 +100,13 @@ def calls_can_be_inlined(q: LoopFacts) -> Refusal | None:
         deduced = next((name for name in call.deduced if name in words), None)
         names = {declared.split()[-1]: argument for declared, argument in call.template}
         renamed = {name for name, argument in names.items() if name != argument}
-        crossed = next((a for a in names.values() if set(_WORD.findall(a)) & renamed), None)
+        given = (*names.values(), q.source.slice(call.arguments))
+        crossed = next((a for a in given if set(_WORD.findall(a)) & renamed), None)
         if deduced is not None:
             what = f"whose template argument `{deduced}` is deduced"
             remedy = f"say the argument in the call: `{call.name}<…>(…)`"
         elif crossed is not None:
-            what = f"whose template argument `{crossed}` is the name of another parameter of it"
+            what = f"and in `{crossed}` names another thing than its template parameter of that name"
             remedy = "give the template parameters names of their own"
         else:
             continue

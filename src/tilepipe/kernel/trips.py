@@ -10,6 +10,7 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import declarators
 from tilepipe.source import SourceFile, Span
@@ -215,7 +216,7 @@ class Bounds:
 
     def _named(self, node: Node, name: str, depth: int) -> tuple[int | None, int | None]:
         macro = self.file.macros.get(name)
-        if macro is not None and macro.body.isdigit():
+        if macro is not None and macro.body.isdigit() and meanings(self.file).sure(name, node.start_byte):
             return int(macro.body), int(macro.body)
         if depth > 6:
             return None, None

@@ -97,7 +97,8 @@ def vector_asks(found: Study) -> tuple[Ask, ...]:
 
 def vector_stores(model: KernelModel, buffers: Iterable[Symbol]) -> tuple[VectorStore, ...]:
     """The stores into some of the staged buffers that may be made in vectors."""
-    ranges = Ranges(model.file, model.analysed, model.max_threads, lambda text: _constant(model, text))
+    at = model.tile.loop.span.start
+    ranges = Ranges(model.file, model.analysed, model.max_threads, lambda text: _constant(model, text), at)
     forms = _forms(model.file, model.tile, model.analysed.body)
     wanted = frozenset(buffers)
     found = (_proved(model, ranges, form) for form in forms if form.array in wanted)

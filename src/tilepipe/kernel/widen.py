@@ -30,6 +30,7 @@ from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, evaluate, number
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.domains import Domain, Domains
 from tilepipe.kernel.macros import Macro
+from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
@@ -107,25 +108,35 @@ def maybe_constants(found: Study, root: Node | None) -> list[str]:
     arguments."""
     variables = {s.name for st in found.analysed.body.walk() for s in st.declares if not s.const}
     variables |= {p.name for p in found.analysed.parameters}
-    names = _mentioned(root) if root is not None else frozenset()
     builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
-    return sorted(
-        n for n in names - variables - builtin - set(found.file.functions) if not n.startswith("__")
-    )
+    taken = variables | builtin | set(found.file.functions)
+    mentioned = _mentioned(root) if root is not None else ()
+    wanted = [(name, node) for name, node in mentioned if name not in taken and not name.startswith("__")]
+    return sorted({name for name, _ in wanted} - _otherwise_meant(found, root, wanted))
+
+
+def _otherwise_meant(found: Study, root: Node | None, wanted: list[tuple[str, Node]]) -> set[str]:
+    """Names that mean another thing where they stand than at the loop, where the compiler is asked."""
+    loop = found.tile.loop.span.start
+    place = found.file.tree.root.named_descendant_for_byte_range(loop, loop + 1)
+    if place is None or root != body_node(found):
+        return set()
+    known = meanings(found.file)
+    return {name for name, node in wanted if not known.same(re.findall(r"[A-Za-z_]\w*", name), node, place)}
 
 
 @lru_cache(maxsize=64)  # each kind of copy asks for its own
-def _mentioned(root: Node) -> frozenset[str]:
-    """Names below `root` that are not those of what is called."""
-    names: set[str] = set()
+def _mentioned(root: Node) -> tuple[tuple[str, Node], ...]:
+    """Names below `root` that are not those of what is called, and where they stand."""
+    found: list[tuple[str, Node]] = []
     stack = [root]
     while stack:
         node = stack.pop()
         called = node.parent is not None and node.parent.child_by_field_name("function") == node
         if node.type in ("identifier", "qualified_identifier") and node.text and not called:
-            names.add(node.text.decode())
+            found.append((node.text.decode(), node))
         stack.extend(node.named_children)
-    return frozenset(names)
+    return tuple(found)
 
 
 def widen(model: KernelModel, answers: Answers) -> tuple[Wide | Narrow, ...]:

@@ -12,6 +12,7 @@ from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import stash
+from tilepipe.kernel.spliced import spliced_words
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.vectorstores import vector_stores
 from tilepipe.kernel.widen import Widened
@@ -296,6 +297,7 @@ def _names_taken(model: KernelModel, rings: Ring, more: Iterable[str] = ()) -> s
     words = (
         set(re.findall(r"[A-Za-z_]\w*", model.file.source.slice(model.kernel.span)))
         | model.file.macros.keys()
+        | spliced_words(model.file, model.split)
     )
     new = {f"{s.name}_next" for s in model.split.copied} | set(more)
     new |= set(re.findall(r"\b\w+_ring\b", " ".join([*rings.declarations, *rings.setup, *rings.bind])))

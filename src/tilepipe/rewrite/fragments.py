@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tree_sitter import Node
@@ -27,7 +28,7 @@ def slot_lines(model: KernelModel, found: FragmentLoop) -> list[str]:
     for at, symbols in by_declaration.items():
         node = _node(model, at)
         first = node.children_by_field_name("declarator")[0].start_byte
-        words = model.file.source.slice(Span(at.start, first)).replace("const ", "").split()
+        words = re.sub(r"\bconst\b", " ", model.file.source.slice(Span(at.start, first))).split()
         names = [_slotted(model.file.source, d, {s.name for s in symbols}) for d in _declarators(node)]
         lines.append(f"{' '.join(words)} {', '.join(n for n in names if n)};")
     return lines

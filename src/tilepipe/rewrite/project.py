@@ -13,17 +13,21 @@ from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.rewrite.lines import indent_of, reindent, whole_lines, with_comments, with_pragmas
 from tilepipe.source import Edit, SourceFile, Span, apply_edits
 
+_USING = re.compile(r"using\s+(?:namespace\s+|typename\s+)?[\w:\s]*?(\w+)\s*;")
 _TYPE = re.compile(r"(?:using\s+(\w+)\s*=|typedef\b[^;]*?(\w+)\s*(?:\[[^;]*)?;)")
 
 
 def type_named(source: SourceFile, statement: Statement) -> str:
-    """The type that `using` or `typedef` declares, "" for another statement."""
-    found = _TYPE.match(source.slice(statement.span)) if statement.kind == "leaf" else None
+    """The type that `using` or `typedef` declares, or the name that a `using` takes over; "" for another statement."""
+    text = source.slice(statement.span) if statement.kind == "leaf" else ""
+    if (taken := _USING.match(text)) is not None:
+        return taken.group(1)
+    found = _TYPE.match(text)
     return (found.group(1) or found.group(2)) if found is not None else ""
 
 
 def names_type(source: SourceFile, statement: Statement) -> bool:
-    """Whether a statement does no more than to give a type a name."""
+    """Whether a statement does no more than to give a name to a type, or to take one over."""
     return type_named(source, statement) != ""
 
 
@@ -64,7 +68,8 @@ class Projection:
         if id(statement) in self.replaced:
             return bool(self.replaced[id(statement)])
         if names_type(self.source, statement) and bool(self.keep):
-            return type_named(self.source, statement) in self._words
+            opens = self.source.slice(statement.span).split()[:2] == ["using", "namespace"]
+            return opens or type_named(self.source, statement) in self._words
         return any(
             self.tile.flow.of[id(s)] in self.keep or self.replaced.get(id(s))
             for s in statement.walk()
