@@ -26,6 +26,7 @@ from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.macros import ambiguous
 from tilepipe.kernel.open_macros import open_macros
+from tilepipe.kernel.poolnames import hidden_names
 from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
@@ -166,7 +167,11 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         return tile
     parts = split(tile, surroundings.after_effects(tile))
     question = LoopFacts(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
-    refused = legality.check(question) or hidden_addresses(file, analysed, tile, parts)
+    refused = (
+        legality.check(question)
+        or hidden_addresses(file, analysed, tile, parts)
+        or hidden_names(file, analysed, tile)
+    )
     if refused is not None:
         return refused
     layout = missing_layout(file.source, tile) or written_out(file, parts)
