@@ -399,7 +399,7 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "it is volatile"
     at = copy.use.item.statement.span.start
     size, target, source = (answers.get(f"{k}:{at}") for k in ("size", "type", "source"))
-    if size not in _ASYNC_BYTES:
+    if not isinstance(size, int) or size not in _ASYNC_BYTES:
         return (
             f"its elements of {size} bytes are too small for cp.async"
             if isinstance(size, int)
@@ -409,6 +409,9 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "the types of the copy are not known"
     if target != source:
         return f"the copy converts {source} to {target}"
+    align = answers.get(f"align:{at}")
+    if not isinstance(align, int) or align < size:
+        return f"its elements of {size} bytes are not known to lie at multiples of that"
     acting = acting_class(found.file, copy, answers)
     if acting:
         return f"copying a `{acting}` runs code of its own"
