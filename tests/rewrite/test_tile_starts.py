@@ -42,7 +42,8 @@ grid = ["2"]
 block = ["128"]
 shared = "4096"
 args = [
-  {{ name = "a", dtype = "{dtype}", in = ["N"] }}, {{ name = "c", out = ["256"] }}, {{ value = "N" }}, {{ value = "S" }},
+  {{ name = "a", dtype = "{dtype}", in = ["N"] }},
+  {{ name = "c", out = ["256"] }}, {{ value = "N" }}, {{ value = "S" }},
 ]
 [kernels.f.sizes]
 small = {{ N = 1536, S = 0 }}

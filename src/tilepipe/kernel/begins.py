@@ -16,10 +16,7 @@ def asked_of_start(model: KernelModel, buffer: Buffer, name: str, bytes_: int) -
     """The condition under which the pointer or array of that name begins at a multiple of `bytes_`, "" where it always
     does. `name` is one by which the tile is named where a copy stands."""
     array = buffer.array
-    if name == array.name and buffer.piece == array:
-        return f"tp_aligned({name}, {bytes_})" if array.extern else ""
-    pointer = _pointer(model, buffer, name)
-    offset = begins(model, pointer, array)
+    offset = start_of(model, buffer, name)
     if offset is not None:
         if offset % bytes_:
             raise NotProvedError(
@@ -27,9 +24,19 @@ def asked_of_start(model: KernelModel, buffer: Buffer, name: str, bytes_: int) -
             )
         if not array.extern:
             return ""
-    elif pointer.key[0] > model.tile.loop.span.start or model.tile.flow.definers[pointer]:
+        return f"tp_aligned({name}, {bytes_})"
+    pointer = _pointer(model, buffer, name)
+    if pointer.key[0] > model.tile.loop.span.start or model.tile.flow.definers[pointer]:
         raise NotProvedError(f"where the tile `{name}` begins is not known before the loop")
     return f"tp_aligned({name}, {bytes_})"
+
+
+def start_of(model: KernelModel, buffer: Buffer, name: str) -> int | None:
+    """Bytes from the start of the array to where the pointer or array of that name begins, None where that is no
+    constant."""
+    if name == buffer.array.name and buffer.piece == buffer.array:
+        return 0
+    return begins(model, _pointer(model, buffer, name), buffer.array)
 
 
 def _pointer(model: KernelModel, buffer: Buffer, name: str) -> Symbol:
