@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
+from tilepipe.kernel.collisions import settled
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.instance import Guard, guards, instance_asks, more_asks
 from tilepipe.kernel.launchbounds import launch_bound_span
@@ -180,7 +181,8 @@ class Job:
         answers = self.toolchain.answer(self.unit(found.text), self._questions(found))
         if isinstance(answers, Refusal):
             return answers
-        model = build(found, answers)
+        built = build(found, answers)
+        model = built if isinstance(built, Refusal) else settled(built, answers, self._block)
         if isinstance(model, Refusal):
             return model
         return model, repartitioned(model, answers, self._block)

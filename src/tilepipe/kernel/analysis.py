@@ -15,7 +15,7 @@ from tilepipe.kernel.calls import Calls
 from tilepipe.kernel.effects import Access, Effects
 from tilepipe.kernel.loads import Loads
 from tilepipe.kernel.macros import expansion_body
-from tilepipe.kernel.names import NOTHING, TYPES, Bases, Place, View, has, operator_of
+from tilepipe.kernel.names import NOTHING, TYPES, Bases, Place, View, has, operator_of, uncast
 from tilepipe.kernel.symbols import THREAD, Symbol, declared
 
 
@@ -72,7 +72,7 @@ class Analyzer(Calls):
         if not (offset or base.extern):
             return bases
         piece = replace(base, key=(symbol.key[0], (-2,)), name=symbol.name, rank=0, extern=False)
-        self.views[symbol] = View(symbol, piece, array)
+        self.views[symbol] = View(symbol, piece, array, self.text(uncast(value)))
         return frozenset({piece})
 
     def declare_alias(self, symbol: Symbol, value: Node) -> None:

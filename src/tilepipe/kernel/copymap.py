@@ -84,8 +84,9 @@ def nest_of(copy: Copy, scopes: Scopes) -> Nest:
 
 
 def counters_of(nest: Nest, scopes: Scopes, forms: Callable[[Grid, dict[Symbol, tuple[Value, int]]], Forms],
-                block: Block, scope: Scope) -> tuple[list[Counter], list[Axis]]:  # fmt: skip
-    """The loops of a nest with their turns, and all axes of its copies."""
+                block: Block, scope: Scope, unbounded: int = 0) -> tuple[list[Counter], list[Axis]]:  # fmt: skip
+    """The loops of a nest with their turns, and all axes of its copies. `unbounded` are the turns of loops with unknown
+    bounds; without any, there is no proof."""
     axes = [Axis(n, e) for n, e in zip("xyz", block, strict=True) if e > 1]
     found: list[Counter] = []
     for loop in nest.loops:
@@ -97,11 +98,16 @@ def counters_of(nest: Nest, scopes: Scopes, forms: Callable[[Grid, dict[Symbol, 
         item = scopes.item(loop)
         start = Value(scopes.node(loop.start), here, item)
         texts = [known.expanded(Value(start.node, here, item), t) for t in (shape.step, shape.bound)]
-        step, first, end = known.constant(texts[0]), known.constant(start), known.most(texts[1])
+        step, first = known.constant(texts[0]), known.constant(start)
         if np.any(step != step.flat[0]) or step.flat[0] < 1:
             raise NotProvedError("a copy loop's step is not understood")
         stride = int(step.flat[0])
-        turns = int(np.max(-(-(end + shape.inclusive - first) // stride)))
+        try:
+            turns = int(np.max(-(-(known.most(texts[1]) + shape.inclusive - first) // stride)))
+        except NotProvedError:
+            if not unbounded:
+                raise
+            turns = unbounded
         if turns < 1:
             raise NotProvedError("a copy loop never runs")
         found.append(Counter(loop.counter, loop, start, stride, texts[1], shape.inclusive))

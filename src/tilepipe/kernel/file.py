@@ -173,6 +173,11 @@ class CudaFile:
                     ahead.append(self.functions[name].body)
         return tuple(s for s in bare if s.name in mentioned)
 
+    @cached_property
+    def dynamic_shared(self) -> tuple[tuple[str, Span], ...]:
+        """The dynamic shared arrays that are declared outside of functions, with their declarations."""
+        return tuple((s.name, s.decl) for s, _ in self._variables if s.kind == "shared" and s.extern)
+
     def _settled(self, analyzer: Analyzer, function: Function) -> tuple[Statement, tuple[Symbol, ...]]:
         """Passes until no pointer is found to point anywhere new."""
         before = -1

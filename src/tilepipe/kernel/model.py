@@ -26,6 +26,7 @@ from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.open_macros import open_macros
+from tilepipe.kernel.poolnames import hidden_names
 from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
@@ -177,6 +178,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         or changed_meanings(file, kernel, parts)
         or lost_names(file, tile, parts)
         or asked_types(file, analysed, tile, parts)
+        or hidden_names(file, analysed, tile)
     )
     if refused is not None:
         return refused
@@ -383,7 +385,7 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "it is volatile"
     at = copy.use.item.statement.span.start
     size, target, source = (answers.get(f"{k}:{at}") for k in ("size", "type", "source"))
-    if size not in _ASYNC_BYTES:
+    if not isinstance(size, int) or size not in _ASYNC_BYTES:
         return (
             f"its elements of {size} bytes are too small for cp.async"
             if isinstance(size, int)
@@ -393,6 +395,9 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "the types of the copy are not known"
     if target != source:
         return f"the copy converts {source} to {target}"
+    align = answers.get(f"align:{at}")
+    if not isinstance(align, int) or align < size:
+        return f"its elements of {size} bytes are not known to lie at multiples of that"
     acting = acting_class(found.file, copy, answers)
     if acting:
         return f"copying a `{acting}` runs code of its own"

@@ -27,6 +27,8 @@ TYPES = frozenset(
     ]
 )  # fmt: skip
 
+_CASTS = frozenset(("reinterpret_cast", "static_cast", "const_cast"))
+
 
 @dataclass(frozen=True)
 class Function:
@@ -47,12 +49,14 @@ class Function:
 class View:
     """A pointer that carves its own piece out of a shared array: `float* tb = pool + 4096;`.
 
-    `piece` stands for the piece as an array of its own, `array` is the shared array it lies in.
+    `piece` stands for the piece as an array of its own, `array` is the shared array it lies in, `start` the text of
+    where it begins, without casts.
     """
 
     pointer: Symbol
     piece: Symbol
     array: Symbol
+    start: str
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ class Names:
         self.context: tuple[int, ...] = ()
         self.views: dict[Symbol, View] = {}  # pointer variable -> the part of shared memory that it names
         self.direct: dict[Symbol, int] = {}  # array -> where it is first used by its own name
-        self.viewed: dict[Symbol, int] = {}  # array -> where it is last used through a view
+        # Pointer of a view -> where it is used, each with how far that use reaches: to the end of the loop around.
+        self.viewed: dict[Symbol, dict[int, int]] = defaultdict(dict)
         self.whole: set[Symbol] = set()  # arrays that are not taken for several ones
         self.divergent: set[Symbol] = {THREAD}
         self.site: Span | None = None  # the macro call under expansion
@@ -130,8 +135,7 @@ class Names:
         elif isinstance(found, Symbol) and found.kind == "shared":
             self.direct.setdefault(found, self.position)
         elif isinstance(found, Symbol) and found in self.views:
-            array = self.views[found].array
-            self.viewed[array] = max(self.viewed.get(array, 0), self.position)
+            self.viewed[found].setdefault(self.position, self.position)
         return found
 
     def forget_views(self, whole: set[Symbol]) -> None:
@@ -140,9 +144,26 @@ class Names:
         for known in (self.points, self.views, self.direct, self.viewed):
             known.clear()
 
+    def repeated(self, loop: Span) -> None:
+        """What is used in a loop with barriers is used up to its end, since the next iteration uses it again."""
+        for places in self.viewed.values():
+            for at, last in places.items():
+                if loop.start <= at == last < loop.end:
+                    places[at] = loop.end
+
     def overlapping(self) -> set[Symbol]:
-        """Arrays with views that are used by their own name too, before the last use of a view."""
-        return {a for a, last in self.viewed.items() if self.direct.get(a, last) < last} - self.whole
+        """Arrays with a view that is in use while the array is used by its own name too, or through another view that
+        begins at the same place."""
+        found: set[Symbol] = set()
+        spans = {self.views[p]: (min(at), max(at.values())) for p, at in self.viewed.items()}
+        for view, (first, last) in spans.items():
+            if self.direct.get(view.array, last) < last:
+                found.add(view.array)
+            for other, (start, _) in spans.items():
+                same = (other.array, other.start) == (view.array, view.start)
+                if other is not view and same and first <= start < last:
+                    found.add(view.array)
+        return found - self.whole
 
     def text(self, node: Node) -> str:
         if self.site is not None:
@@ -231,6 +252,20 @@ def arguments_of(node: Node) -> list[Node]:
     """The arguments of a call expression."""
     listed = node.child_by_field_name("arguments")
     return [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
+
+
+def uncast(node: Node) -> Node:
+    """What is left of a pointer expression without its casts and parentheses."""
+    inner: Node | None = node
+    while inner is not None:
+        node, inner = inner, None
+        if node.type == "parenthesized_expression" and len(node.named_children) == 1:
+            inner = node.named_children[0]
+        elif node.type == "cast_expression":
+            inner = node.child_by_field_name("value")
+        elif node.type == "call_expression" and callee(node) in _CASTS and len(arguments_of(node)) == 1:
+            inner = arguments_of(node)[0]
+    return node
 
 
 def has(node: Node, kind: str) -> bool:

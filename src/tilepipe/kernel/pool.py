@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from tilepipe.kernel import surroundings
+from tilepipe.kernel.bounds import MOST_THREADS
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.names import operator_of
 from tilepipe.kernel.resolve import DEPTH, NotProvedError, Resolver, Symbols
@@ -46,6 +47,16 @@ def tile_part(model: KernelModel) -> int | None:
     except NotProvedError:
         return None
     return -(-end // _ALIGNED) * _ALIGNED
+
+
+def begins(model: KernelModel, pointer: Symbol, array: Symbol) -> int | None:
+    """Bytes from the start of a shared array to where a pointer into it points, None where that is no constant."""
+    bounds = _Bounds(model, Resolver(model, model.answers), array, model.max_threads or MOST_THREADS)
+    try:
+        (low, high), _ = bounds.named(pointer.name, frozenset((pointer, array)), 0)
+    except NotProvedError:
+        return None
+    return low if low == high else None
 
 
 def _used_otherwise(model: KernelModel, pool: Symbol) -> bool:
@@ -108,7 +119,7 @@ class _Bounds:
         node = _bare(node)
         argument = node.child_by_field_name("argument")
         if node.type == "identifier":
-            return self._named(self.names.text(node), uses, depth)
+            return self.named(self.names.text(node), uses, depth)
         cast = _cast_value(node, self.names.text(node))
         if cast is not None:
             return self._pointer(cast, uses, loops, depth)[0], None
@@ -133,7 +144,8 @@ class _Bounds:
             raise NotProvedError("the size of an element is not known")
         return at[0] + size * by[0], at[1] + size * by[1]
 
-    def _named(self, name: str, uses: Symbols, depth: int) -> tuple[Interval, int | None]:
+    def named(self, name: str, uses: Symbols, depth: int) -> tuple[Interval, int | None]:
+        """Where the pointer or array of that name points, and the bytes of what it points to (None: not known)."""
         found = next((s for s in uses if s.name == name), None)
         if found is None or depth > DEPTH or self.names.hidden(found):
             raise NotProvedError(f"`{name}` is not understood")

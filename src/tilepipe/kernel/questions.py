@@ -52,6 +52,7 @@ def questions(
         if copy.use.store is not None and not copy.use.store.in_macro:
             target = file.source.slice(copy.use.store.left)
             wanted[f"size:{at}"] = ("value", f"sizeof({target})", asked_at)
+            wanted[f"align:{at}"] = ("value", f"alignof(decltype(({target})))", asked_at)
             wanted[f"type:{at}"] = ("type", target, asked_at)
             wanted[f"plain:{at}"] = ("plain", target, asked_at)
         if isinstance(copy, Copy):
@@ -82,7 +83,7 @@ def questions(
             wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
     for key, expression, at in sizes_wanted(file, analysed, meetings):
         wanted[key] = ("value", expression, at)
-    for pointer in _into_dynamic(analysed, tile):
+    for pointer in _carving(analysed, tile):
         first = pointer.name + ("[0]" * max(pointer.rank, 1))
         wanted[f"pointee:{pointer.key[0]}"] = ("value", f"sizeof({first})", tile.loop.span.start)
     kernel = analysed.kernel
@@ -114,15 +115,20 @@ def staged_arrays(tile: TileLoop) -> tuple[Symbol, ...]:
     return tuple(sorted(found, key=lambda s: s.key))
 
 
-def _into_dynamic(analysed: Analysed, tile: TileLoop) -> list[Symbol]:
-    """Dynamic shared arrays with tiles in them, and the pointers that carve the tiles out."""
-    pieces = {s for s in staged_arrays(tile) if array_of(analysed, s).extern}
+def _carving(analysed: Analysed, tile: TileLoop) -> list[Symbol]:
+    """Shared arrays that tiles are carved out of, and the pointers into them: what these count in. An array of several
+    dimensions counts in rows."""
+    carved = {array for s in staged_arrays(tile) if (array := array_of(analysed, s)).extern or array != s}
+    decls = {array.decl for array in carved}
     carving = {
         p
         for p, to in analysed.points.items()
-        if to & pieces and p.key[1] == () and p.key[0] < tile.loop.span.start and not p.reference
+        if any(t.decl in decls for t in to)
+        and p.key[1] == ()
+        and p.key[0] < tile.loop.span.start
+        and not p.reference
     }
-    return sorted({array_of(analysed, s) for s in pieces} | carving, key=lambda s: s.key)
+    return sorted({s for s in carved | carving if s.rank <= 1}, key=lambda s: s.key)
 
 
 def _needed_braces(tile: TileLoop, offsets: set[int]) -> list[Edit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilepipe.kernel.collisions import TWICE
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block
 from tilepipe.kernel.model import Answers, KernelModel
@@ -15,10 +16,11 @@ def repartitioned(model: KernelModel, answers: Answers, block: Block | None) -> 
     A copy loop that can keep its form does: its text changes least. Tiles into which all copies cannot be widened so
     have theirs dealt anew, if that is wider.
     """
-    kept = widen(model, answers)
+    twice = {b.piece for b in model.buffers if b.reason == TWICE}
+    kept = tuple(Narrow(r.copy, TWICE) if r.copy.use.buffer in twice else r for r in widen(model, answers))
     results: list[Widened | Narrow] = [_together(model, r, kept) for r in kept]
     full = {id(r.copy) for r in results if isinstance(r, Widened) and r.bytes == WIDEST}
-    short = {r.copy.use.buffer for r in results if id(r.copy) not in full}
+    short = {r.copy.use.buffer for r in results if id(r.copy) not in full} - twice
     rest: list[Copy] = [r.copy for r in results if r.copy.use.buffer in short]
     anew = {id(s.copy): s for s in spread(model, answers, block, rest)}
     for piece in short:

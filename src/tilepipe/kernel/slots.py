@@ -250,7 +250,7 @@ def slot_questions(
             found = element(file, item, load)
             if isinstance(found, Element):
                 at, place = load.span.start, item.statement.span.start
-                whole = f"*&({found.source})"  # an address can be taken of an lvalue only
+                whole = f"*__builtin_addressof({found.source})"  # an address can be taken of an lvalue only
                 asked[f"slot_type:{at}"] = ("type", whole, place)
                 asked[f"slot_size:{at}"] = ("value", f"sizeof({whole})", place)
                 asked[f"slot_align:{at}"] = ("value", f"alignof(decltype({whole}))", place)

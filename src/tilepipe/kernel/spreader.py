@@ -14,6 +14,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.affine import ONE, Form, Monomial
+from tilepipe.kernel.begins import asked_of_start
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Axis, Block, Counter, counters_of, grid_of, nest_of, ordered
 from tilepipe.kernel.edges import Edge, edge
@@ -241,8 +242,9 @@ class Spreader:
         found = np.broadcast_to(constant, live.shape)[live]
         if not np.all(np.diff(np.sort(found))):
             raise NotProvedError("two elements go to one place of the tile")
-        if places[0].root:
-            self.needs[f"tp_aligned({places[0].root}, {bytes_})"] = None
+        root = places[0].root
+        if root and (start := asked_of_start(self.model, self.buffer, root, bytes_)):
+            self.needs[start] = None
         return frozenset(int(a) for a in found)
 
     def _global(self, pointers: Pointers, live: Mask, size: int, bytes_: int) -> str:

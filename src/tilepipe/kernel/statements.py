@@ -165,6 +165,7 @@ class Builder:
             condition_effects = self.a.expression(condition) if condition is not None else Effects()
             inner = self.build(body) if body is not None else None
             update_effects = self.a.expression(update) if update is not None else Effects()
+        self._repeated(node, inner)
         return Statement(
             "for",
             span(node),
@@ -187,6 +188,7 @@ class Builder:
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
         own = self._condition(condition)
         children = (self.build(body),) if body is not None else ()
+        self._repeated(node, *children)
         at = None
         if condition is not None:
             inner = condition.named_children[0] if condition.named_children else condition
@@ -195,6 +197,11 @@ class Builder:
         return Statement(
             kind, span(node), own, children, condition=at, condition_effects=own, context=self.a.context
         )
+
+    def _repeated(self, loop: Node, body: Statement | None = None) -> None:
+        """Views of shared memory stay in use in a loop of the kernel's own text that threads go through together."""
+        if not self.a.context and body is not None and "barrier" in body.effects().flags:
+            self.a.repeated(span(loop))
 
     def _expression(self, node: Node) -> Statement:
         inner = node.named_children[0] if node.named_children else None

@@ -27,6 +27,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, evaluate, number
+from tilepipe.kernel.begins import asked_of_start
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.domains import Domain, Domains
 from tilepipe.kernel.macros import Macro
@@ -206,7 +207,13 @@ class _Prover:
             raise NotProvedError(f"{domain.count} elements are no multiple of {width}")
         shared = self._shared(copy, domain, size)
         self._consecutive(shared, width, domain.count, "shared")
+        places = np.broadcast_to(shared.constant if shared.constant is not None else 0, (domain.count,))
+        if len(np.unique(places)) != domain.count:
+            raise NotProvedError("two elements go to one place of the tile")
         self._divisible(self._starts(shared, width, domain.count), width, "the shared address", copy.uses)
+        buffer = next(b for b in self.model.buffers if b.piece == copy.use.buffer)
+        if start := asked_of_start(self.model, buffer, copy.use.buffer.name, bytes_):
+            self._needs[start] = None
         root, index = self._global(copy, domain, width)
         self._consecutive(index, width, domain.count, "global")
         self._divisible(self._starts(index, width, domain.count), width, "the global address", copy.uses)

@@ -13,6 +13,7 @@ from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.spreader import Spread
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import Wide
+from tilepipe.rewrite.addresses import address
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.lines import indent_of, with_pragmas
 from tilepipe.rewrite.project import Projection
@@ -142,7 +143,7 @@ def _up_to(model: KernelModel, copy: Copy, spread: Spread, changed: Callable[[st
         f"{addend(changed(e.rising), macros)} + tp_v {e.sign} {addend(changed(e.other), macros)}"
         for e in spread.edges
     )
-    source = address(copy.source)
+    target, source = _addresses(model, copy)
     size = spread.bytes // spread.elements
     count = "tp_valid" if size == 1 else f"tp_valid * {size}"
     return "\n".join(
@@ -151,14 +152,14 @@ def _up_to(model: KernelModel, copy: Copy, spread: Spread, changed: Callable[[st
             "#pragma unroll",
             f"for (int tp_v = 0; tp_v < {spread.elements}; ++tp_v)",
             f"    tp_valid += {holds};" if len(spread.edges) == 1 else f"    tp_valid += ({holds});",
-            f"tp_copy_wide_up_to<{spread.bytes}>({address(copy.target)}, {source}, ({copy.guard}) ? {count} : 0, "
+            f"tp_copy_wide_up_to<{spread.bytes}>({target}, {source}, ({copy.guard}) ? {count} : 0, "
             f"{_valid(model, copy, source)});",
         ]
     )
 
 
 def _call(model: KernelModel, copy: Copy, wide: Wide | Spread | None, pipe: str = "") -> str:
-    target, source = address(copy.target), address(copy.source)
+    target, source = _addresses(model, copy)
     function = f"tp_copy_wide<{wide.bytes}>" if wide is not None else "tp_copy"
     if copy.guard is None:
         return f"{function}({pipe}{target}, {source});"
@@ -173,15 +174,17 @@ def _call(model: KernelModel, copy: Copy, wide: Wide | Spread | None, pipe: str 
     return f"{function}({pipe}{target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
 
 
+def _addresses(model: KernelModel, copy: Copy) -> tuple[str, str]:
+    """Where a copy goes, and where it comes from."""
+    at = copy.use.item.statement.span.start
+    types = (model.answers.get(f"{kind}:{at}") for kind in ("type", "source"))
+    target, source = (address(t, type_) for t, type_ in zip((copy.target, copy.source), types, strict=True))
+    return target, source
+
+
 def _valid(model: KernelModel, copy: Copy, source: str) -> str:
     """An address of the source array that is valid whatever the guard says."""
     if copy.root is not None and not copy.use.item.statement.context and not copy.source_at.statement.context:
         return copy.root.name
     pointers = {s.name for s in copy.uses if s.pointer}
     return next((word for word in _WORD.findall(source) if word in pointers), source)
-
-
-def address(lvalue: str) -> str:
-    """The text of an lvalue's address: `*p` gives `p`, `a[i]` gives `&a[i]`."""
-    text = lvalue.strip()
-    return text[1:].strip() if text.startswith("*") else f"&{text}"

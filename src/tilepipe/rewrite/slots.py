@@ -10,7 +10,8 @@ from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import Slot, Stash
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.vectorstores import VectorStore
-from tilepipe.rewrite.asynchronous import Issue, address, asynchronous
+from tilepipe.rewrite.addresses import address
+from tilepipe.rewrite.asynchronous import Issue, asynchronous
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.project import Projection
 from tilepipe.rewrite.registers import Register, register_of, together, uses_outside
@@ -118,7 +119,8 @@ def _load(
 
 
 def _copy(slot: Slot, register: Register) -> str:
-    call = f"tp_copy(&{_place(register)}, {address(slot.element.source)});"
+    target, source = (address(text, slot.type) for text in (_place(register), slot.element.source))
+    call = f"tp_copy({target}, {source});"
     return f"if ({slot.element.guard}) {call}" if slot.element.guard else call
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.vectorstores import VectorStore
+from tilepipe.rewrite.addresses import address
 from tilepipe.rewrite.counted import CountedLoops
 from tilepipe.rewrite.lines import indent_of, line_start
 from tilepipe.source import Edit, SourceFile, Span
@@ -46,4 +47,4 @@ def _declared(source: SourceFile, store: VectorStore, values: str) -> str:
 
 def _stored(source: SourceFile, store: VectorStore, values: str) -> str:
     indent = indent_of(source, store.loop.span.start)
-    return f"\n{indent}tp_store_wide<{store.bytes}>(&{store.first}, {values});"
+    return f"\n{indent}tp_store_wide<{store.bytes}>({address(store.first, store.type)}, {values});"
