@@ -71,6 +71,11 @@ def is_built_in(file: CudaFile, type_: str) -> bool:
     return _BUILT_IN.match(type_) is not None and type_ not in _names(file)
 
 
+def is_vector(file: CudaFile, type_: str) -> bool:
+    """Whether a type is one of CUDA's vectors, whose members x, y, z and w lie apart."""
+    return re.fullmatch(_VECTOR, type_) is not None and is_built_in(file, type_)
+
+
 @lru_cache(maxsize=8)  # a file has many copies
 def _names(file: CudaFile) -> frozenset[str]:
     """Names that the file and its headers give to types, functions and variables."""
