@@ -99,8 +99,49 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "body": "float x[2]; AT(x, 2) = t[g][threadIdx.x]; AT(x, 3) = t[g][threadIdx.x ^ 1]; acc += x[0] * x[1]",
     },
     "the last tile read after the loop": {"result": "acc + (n > 0 ? t[3][threadIdx.x ^ 5] : 0.f)"},
+    "a helper that stores to one element": {
+        "head": "__device__ void put(float& to, float* p) { to = *p; }",
+        "body": "float x[2]; put(x[0], &t[g][threadIdx.x]); put(x[1], &t[g][threadIdx.x ^ 1]); acc += x[0] * x[1]",
+    },
+    "two elements at a time": {
+        "before": "__align__(8) float x[2];",
+        "body": "*reinterpret_cast<float2*>(&x[0]) = "
+        "*reinterpret_cast<const float2*>(&t[g][threadIdx.x & 126]); acc += x[0] - x[1]",
+    },
+    "two elements behind a cast of the array": {
+        "before": "__align__(8) float x[4];",
+        "body": "reinterpret_cast<float2*>(x)[1] = "
+        "*(const float2*)&t[g][threadIdx.x & 126]; acc += x[2] - x[3]",
+    },
+    "a list of loads": {
+        "body": "float x[2]; x[0] = t[g][threadIdx.x], x[1] = t[g][threadIdx.x ^ 1]; acc += x[0] * x[1]",
+    },
+    "a load in assembly": {
+        "body": "float x",
+        "same_line": 'asm volatile("mov.b32 %0, %1;" : "=f"(x) : "f"(t[g][threadIdx.x])); acc += x;',
+    },
+    "members loaded between the math": {
+        "body": "float2 x; x.x = t[g][threadIdx.x]; acc += x.x; x.y = t[g][threadIdx.x ^ 1]; acc += x.y * 2.f",
+    },
+    "elements with octal numbers": {
+        "body": "float x[2]; x[00] = t[g][threadIdx.x]; acc += x[0]; x[01] = t[g][threadIdx.x ^ 1]; acc += x[1] * 2.f",
+    },
+    "an assignment of another class": {
+        "head": "struct F { float v; __device__ F& operator=(float f) { v += f; return *this; } };",
+    },
+    "a class whose assignment is written out as the default": {
+        "head": "struct F { float v; __device__ F(float f = 0) : v(f) {} F(const F&) = default;\n"
+        "  F& operator=(const F&) = default; };",
+        "body": "F x; x = t[g][threadIdx.x]; acc += x.v",
+    },
     "more around the groups": {"inside": "float scale = 0.5f * k;", "after": "acc *= scale;"},
 }
+
+_ZEROS = "float x[2] = {};"
+_LOAD = "x[0] = t[g][threadIdx.x]"
+_OTHER = "t[g][threadIdx.x ^ 3]"
+_REST = "x[1] = t[g][threadIdx.x ^ 1]; acc += x[0] - 2.f * x[1]"
+_UNCLEAR = "how a fragment is loaded is not understood"
 
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a rolling window": (
@@ -203,6 +244,139 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "a fragment used for two elements in turn": (
         {"body": "float x = t[g][threadIdx.x]; acc += x; x = t[g][threadIdx.x ^ 3]; acc += x * 2.f"},
         "loads the fragment `x` anew behind its use",
+    ),
+    "a load that is chosen": (
+        {"before": _ZEROS, "body": f"g & 1 ? (void)({_LOAD}) : (void)0; {_REST}"},
+        _UNCLEAR,
+    ),
+    "a load behind an and": ({"before": _ZEROS, "body": f"g & 1 && ({_LOAD}) > 0.f; {_REST}"}, _UNCLEAR),
+    "a load behind an or": ({"before": _ZEROS, "body": f"g & 1 || ({_LOAD}) > 0.f; {_REST}"}, _UNCLEAR),
+    "an element that is chosen": (
+        {"before": _ZEROS, "body": f"(g & 1 ? x[0] : x[1]) = t[g][threadIdx.x]; {_REST}"},
+        "",
+    ),
+    "a load in a loop of no turns": (
+        {"before": _ZEROS, "body": "", "same_line": f"for (int i = 0; i < (g & 1); ++i) {_LOAD}; {_REST};"},
+        "how much is loaded differs",
+    ),
+    "a load in a loop's header": (
+        {
+            "before": _ZEROS,
+            "body": "",
+            "same_line": f"for (int i = 0; i < 2 && ({_LOAD}) > 0.f; ++i) acc += i; {_REST};",
+        },
+        "",
+    ),
+    "a counter that the loop changes": (
+        {
+            "before": "float x[4] = {};",
+            "body": "",
+            "same_line": "for (int i = 0; i < 4; ++i) { x[i] = t[g][threadIdx.x ^ i]; i += g & 1; } acc += x[1];",
+        },
+        "how often a fragment is loaded",
+    ),
+    "a helper that chooses to load": (
+        {
+            "head": "__device__ void take(float& x, const float* p, bool in) { in ? (void)(x = *p) : (void)0; }",
+            "before": _ZEROS,
+            "body": f"take(x[0], &t[g][threadIdx.x], g & 1); {_REST}",
+        },
+        "not followed",
+    ),
+    "a helper that leaves early": (
+        {
+            "head": "__device__ void take(float& x, const float* p, bool in) { if (!in) return; x = *p; }",
+            "before": _ZEROS,
+            "body": f"take(x[0], &t[g][threadIdx.x], g & 1); {_REST}",
+        },
+        "",
+    ),
+    "a helper that moves its pointer": (
+        {
+            "head": "__device__ void take(float* x, const float* p, int i) { x = x + i; *x = *p; }",
+            "before": _ZEROS,
+            "body": f"take(x, &t[g][threadIdx.x], g & 1); {_REST}",
+        },
+        "from what it held before",
+    ),
+    "an element behind a cast of its address": (
+        {
+            "before": "float2 x = {};",
+            "body": "reinterpret_cast<float*>(&x)[g & 1] = t[g][threadIdx.x]; acc += x.x - x.y",
+        },
+        "which elements of a fragment are loaded differs",
+    ),
+    "an element behind a cast of the array": (
+        {"before": _ZEROS, "body": "static_cast<float*>(x)[g & 1] = t[g][threadIdx.x]; acc += x[0] - x[1]"},
+        "which elements of a fragment are loaded differs",
+    ),
+    "an element behind a cast as in C": (
+        {"before": _ZEROS, "body": "((float*)x)[g & 1] = t[g][threadIdx.x]; acc += x[0] - x[1]"},
+        "which elements of a fragment are loaded differs",
+    ),
+    "an element beyond an address": (
+        {
+            "before": _ZEROS,
+            "body": "*(reinterpret_cast<float*>(x) + (g & 1)) = t[g][threadIdx.x]; acc += x[0] - x[1]",
+        },
+        _UNCLEAR,
+    ),
+    "an octal number of the element used": (
+        {"body": f"float x[2]; x[1] = t[g][threadIdx.x]; acc += x[1]; x[01] = {_OTHER}; acc += x[1] * 2.f"},
+        "anew behind its use",
+    ),
+    "a macro for the element used": (
+        {
+            "head": "#define LO x[0]",
+            "body": "float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g][threadIdx.x ^ 1]; acc += LO - x[1]; "
+            f"x[0] = {_OTHER}; acc += x[0] * 2.f",
+        },
+        "anew behind its use",
+    ),
+    "a vector over the element used": (
+        {
+            "body": "alignas(8) float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g][threadIdx.x ^ 1]; "
+            f"float2 v = *reinterpret_cast<float2*>(&x[0]); acc += v.x - v.y; x[1] = {_OTHER}; acc += x[1] * 2.f",
+        },
+        "",
+    ),
+    "a function that takes the element used": (
+        {
+            "head": "__device__ float second(const float& x) { return (&x)[1]; }",
+            "body": "float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g][threadIdx.x ^ 1]; acc += second(x[0]); "
+            f"x[1] = {_OTHER}; acc += x[1] * 2.f",
+        },
+        "anew behind its use",
+    ),
+    "members of a union": (
+        {
+            "head": "union U { float a; int b; };",
+            "body": f"U x; x.a = t[g][threadIdx.x]; acc += x.a; x.b = __float_as_int({_OTHER}); acc += x.a * 2.f",
+        },
+        "anew behind its use",
+    ),
+    "an assignment that adds": (
+        {
+            "head": "struct F { float v = 0.f; __device__ F& operator=(float f) { v += f; return *this; } };",
+            "body": "F x; x = t[g][threadIdx.x]; acc += x.v",
+        },
+        "assigning to a `F` may run code of its own",
+    ),
+    "an assignment that adds behind a cast": (
+        {
+            "head": "struct F { float v; __device__ F& operator=(float f) { v += f; return *this; } };",
+            "before": "float x = {};",
+            "body": "*reinterpret_cast<F*>(&x) = t[g][threadIdx.x]; acc += x",
+        },
+        "",
+    ),
+    "a load under a predicate": (
+        {
+            "before": "float x = {};",
+            "body": "asm volatile('{ .reg .pred p, setp.ne.b32 p, %2, 0, @p mov.b32 %0, %1, }' : '=f'(x) : "
+            "'f'(t[g][threadIdx.x]), 'r'(g & 1)); acc += x".replace("'", '"'),
+        },
+        _UNCLEAR,
     ),
     "an initial value that counts": (
         {"before": "float x[2] = {1.0f, 2.0f};", "body": "x[0] = t[g][threadIdx.x]; acc += x[0] + x[1]"},

@@ -7,11 +7,11 @@ that holds the element in between. What is computed, converted or patched is sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from tilepipe.kernel.decisions import zero_otherwise
+from tilepipe.kernel.decisions import Decision, zero_otherwise
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
@@ -19,7 +19,7 @@ from tilepipe.kernel.owned import may_be_owned
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse, TileLoop
-from tilepipe.kernel.zeros import Zeros, bare
+from tilepipe.kernel.zeros import Zero, Zeros, bare
 from tilepipe.source import Span
 from tilepipe.source.parse import span
 
@@ -31,7 +31,7 @@ class Copy:
     `target` and `source` are lvalue texts; `guard` the condition under which the element is in range, None for
     always; `fill` what is stored otherwise, None for zero. `uses` are the names that the texts need. `root` is the
     array that the source lies in. `replaces` is the statement whose place the copy takes (the store, or the `if`
-    around it).
+    around it). `zeros` are the expressions that were taken for zero, `beyond` the one of them that could be `fill`.
     """
 
     use: StoreUse
@@ -43,6 +43,8 @@ class Copy:
     replaces: Statement
     source_at: Item  # where `source` is evaluated in the author's text
     fill: str | None = None
+    zeros: tuple[Zero, ...] = ()
+    beyond: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +128,23 @@ class Copies:
         root = self._root(use.item, span(right))
         merged = self._zero_partner(use)
         if merged is not None:
-            branch, guard, more = merged
-            uses = use.item.own.uses | more
-            return Copy(use, self.text(store.left), source, guard, uses, root, branch, use.item)
+            decision, guard = merged
+            uses = use.item.own.uses | decision.uses
+            zeros = tuple(self._stored(s.right, self.text(s.left)) for s in decision.zeros)
+            return Copy(
+                use, self.text(store.left), source, guard, uses, root, decision.branch, use.item, zeros=zeros
+            )
         return Copy(
             use, self.text(store.left), source, None, use.item.own.uses, root, use.item.statement, use.item
         )
 
-    def _zero_partner(self, use: StoreUse) -> tuple[Statement, str, frozenset[Symbol]] | None:
+    def _stored(self, at: Span, target: str) -> Zero:
+        """What is known to be made of zeros, as stored to an lvalue."""
+        zero = self.zeros.zero(self.node(at))
+        assert zero is not None
+        return replace(zero, target=target)
+
+    def _zero_partner(self, use: StoreUse) -> tuple[Decision, str] | None:
         """The branches around the store when they put zero into the same element otherwise, and their guard."""
         decision = zero_otherwise(use.item, self.text, lambda at: self.zeros.is_zero(self.node(at)))
         if decision is None or (use.item.own.loads and use.item.own.loads[0].nested):
@@ -141,9 +152,8 @@ class Copies:
         parts = [(_unparenthesised(self.text(at)), fails) for at, fails in decision.way.conditions]
         if len(parts) == 1:
             ((condition, fails),) = parts
-            return decision.branch, f"!({condition})" if fails else condition, decision.uses
-        guard = " && ".join(f"!({c})" if fails else f"({c})" for c, fails in parts)
-        return decision.branch, guard, decision.uses
+            return decision, f"!({condition})" if fails else condition
+        return decision, " && ".join(f"!({c})" if fails else f"({c})" for c, fails in parts)
 
     def _select(self, use: StoreUse, right: Node) -> Copy | NotACopy:
         store = use.store
@@ -158,13 +168,14 @@ class Copies:
         load = bare(then)
         if not self._reads_one(use.item, load):
             return NotACopy(use, "the guarded value is computed, not copied")
-        fill = None if self.zeros.is_zero(other) else self.text(span(other))
-        if fill is not None and use.item.own.shared_reads():
+        beyond, target = self.text(span(other)), self.text(store.left)
+        zeros = (self._stored(span(other), target),) if self.zeros.is_zero(other) else ()
+        if not zeros and use.item.own.shared_reads():
             return NotACopy(use, "the value outside of the guard reads shared memory")
         root = self._root(use.item, span(right))
         return Copy(
-            use, self.text(store.left), self._source_text(load), guard, use.item.own.uses, root,
-            use.item.statement, use.item, fill,
+            use, target, self._source_text(load), guard, use.item.own.uses, root,
+            use.item.statement, use.item, None if zeros else beyond, zeros, beyond,
         )  # fmt: skip
 
     def _reads_one(self, item: Item, node: Node) -> bool:
@@ -214,6 +225,8 @@ class Copies:
         if self._side_effects(at):
             return NotACopy(use, f"the load of `{variable.name}` changes a variable on its way")
         guard, branch = None, None
+        target = self.text(store.left)
+        held: tuple[Zero, ...] = ()
         uses = use.item.own.uses - {variable} | at.own.uses
         if zeros:
             branch = self._guarding(at, zeros[0][0], use.item)
@@ -221,6 +234,7 @@ class Copies:
                 return NotACopy(use, f"the guard around the load of `{variable.name}` is not understood")
             guard = _unparenthesised(self.text(branch.condition)) if branch.condition is not None else ""
             uses |= branch.own.uses
+            held = (self._held(variable.name, zeros[0][1], target),)
         elif not _dominates(at, use.item):
             return NotACopy(use, f"`{variable.name}` is loaded under a condition only")
         since = self.tile.flow.of[id(branch)] if branch is not None else at
@@ -233,7 +247,11 @@ class Copies:
         source = self._source_text(bare(value))
         source = f"({source}){member}" if member else source
         root = self._root(at, span(value))
-        return Copy(use, self.text(store.left), source, guard, uses, root, use.item.statement, at)
+        return Copy(use, target, source, guard, uses, root, use.item.statement, at, zeros=held)
+
+    def _held(self, name: str, value: Node, target: str) -> Zero:
+        """The zero in a variable that is loaded otherwise, as stored to an lvalue."""
+        return replace(self.zeros.held(name, value, self._stored(span(value), target)), target=target)
 
     def _through_array(
         self, use: StoreUse, value: Node, variable: Symbol, definitions: list[Item]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tilepipe.kernel.effects import Store
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -23,11 +24,15 @@ class Way:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """`branch` puts the element of a store where the conditions of `way` hold, and zero into its place otherwise."""
+    """`branch` puts the element of a store where the conditions of `way` hold, and zero into its place otherwise.
+
+    `zeros` are the stores of zero to any of the places.
+    """
 
     branch: Statement
     way: Way
     uses: frozenset[Symbol]
+    zeros: tuple[Store, ...]
 
 
 def zero_otherwise(
@@ -60,13 +65,15 @@ def _decided(
     places = [[_place(leaf, text) for leaf in way.leaves] for way in ways]
     if any("" in way or sorted(way) != sorted(set(way)) or set(way) != set(places[0]) for way in places):
         return None
+    zeros: dict[Span, Store] = {}
     for place in places[0]:
         stores = [w.leaves[p.index(place)].own.stores[0] for w, p in zip(ways, places, strict=True)]
         if sum(not is_zero(store.right) for store in stores) != 1:
             return None
+        zeros |= {store.span: store for store in stores if is_zero(store.right)}
     mine = next((w for w in ways if item.statement in w.leaves), None)
     uses = frozenset().union(*(s.own.uses for s in inside))
-    return Decision(branch, mine, uses) if mine is not None else None
+    return Decision(branch, mine, uses, tuple(zeros.values())) if mine is not None else None
 
 
 def _place(leaf: Statement, text: Callable[[Span], str]) -> str:

@@ -81,6 +81,11 @@ class CudaFile:
         """The trees of the headers that the file includes."""
         return tuple(tree.root for tree in self._headers)
 
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """The parse trees of the file and of the headers that it includes."""
+        return (self.tree.root, *(tree.root for tree in self._headers))
+
     def with_text(self, text: str) -> CudaFile:
         """The file with another text, and the headers that it has."""
         return CudaFile(SourceFile(self.source.name, text), self._header_files)

@@ -6,8 +6,8 @@ be loaded into a second slot, across the boundary of tiles too. The conditions, 
 * one `for` loop of the compute phase reads the tiles, counts its groups from 0, and does nothing but load and multiply;
 * a statement of its body either loads fragments or multiplies; loads are unconditional and depend on nothing but the
   group, the stage, and what no tile changes;
-* the elements of a fragment that are loaded are the same ones in every group, so that a slot never shows an element of
-  another group;
+* the elements of a fragment that are loaded are the same ones in every group, each by a plain assignment, so that a
+  slot never shows an element of another group;
 * fragments live within the loop, and the math does not change them;
 * the compute phase writes no memory, since its barrier moves.
 """
@@ -22,12 +22,14 @@ from tree_sitter import Node
 from tilepipe.kernel.askedtypes import asked_name
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.elements import (
+    UNCLEAR,
     apart,
     is_plain_declaration,
     last_identifier,
     local_types,
-    same_elements,
+    nodes,
     text_of,
+    unlike_loads,
 )
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Item
@@ -37,6 +39,7 @@ from tilepipe.kernel.statements import Statement, acts
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, counted
+from tilepipe.kernel.zeros import is_built_in, is_vector
 from tilepipe.source.parse import span
 
 MAX_GROUPS = 64  # groups of a tile: the loop is unrolled, so that slots are registers
@@ -113,6 +116,7 @@ class _Search:
         why = why or next((w for s in (*loads, *math) if (w := self._renamed(s, names))), "")
         why = (
             why
+            or self._own_operators(loads, names)
             or self._loaded_again(body.children, loads, math, names)
             or self._asked_type(names)
             or self._own_type([*loads, *needed], names)
@@ -158,9 +162,12 @@ class _Search:
             return f"line {line} does more than load fragments"
         if effects.shared_reads() - self.tile.staged - self.tile.invariant:
             return f"line {line} reads shared memory that the loop writes"
+        called = {id(s): c for c in load.walk() if c.kind == "call" for s in c.walk()}
         for statement in load.walk():
             if statement.kind in ("if", "while", "do", "other"):
                 return f"line {line} loads fragments under a condition"
+            if statement.is_loop and counted(self.file, statement, None, called.get(id(statement))) is None:
+                return f"line {line}: how often a fragment is loaded is not understood"
             if statement.kind == "call" and statement.call is not None and statement.call.is_lambda:
                 return f"line {line} loads fragments by a lambda"
             if statement.kind == "declaration" and statement is not load and statement.declares & names:
@@ -177,16 +184,18 @@ class _Search:
             if statement.is_loop and statement.own.uses - own & self._changing(names):
                 return f"line {line}: how much is loaded differs between groups"
         words = {s.name for s in names}
-        fixed = {s.name for s in own}
-        moving = {s.name for s in self._changing(names) - own}
+        for statement in load.walk():
+            if statement.own.uses & names and not self._only_fills(statement, words):
+                return f"line {line} computes a fragment from what it held before"
+        moving = {s.name for s in self._changing(names)} - {s.name for s in own}
         spelled = self._spelled(self._node(load))
-        if spelled is None or not same_elements(spelled, words, fixed, moving):
-            return f"line {line}: which elements of a fragment are loaded differs between groups"
+        pointers = dict.fromkeys(words, False)
+        why = unlike_loads(spelled, pointers, moving) if spelled is not None else UNCLEAR
+        if why:
+            return f"line {line}: {why}"
         for statement in load.walk():
             if statement.kind == "call" and not self._same_in_callee(statement, words):
                 return f"line {line}: the helper that loads a fragment is not followed"
-            if statement.own.uses & names and not self._only_fills(statement, words):
-                return f"line {line} computes a fragment from what it held before"
         return ""
 
     def _only_fills(self, statement: Statement, words: set[str]) -> bool:
@@ -219,13 +228,34 @@ class _Search:
         for statement in body:
             if statement in loads:
                 for symbol in sorted(statement.effects().defs & used.keys(), key=lambda s: s.key):
-                    texts = [self.file.source.slice(s.span) for s in (statement, *used[symbol])]
-                    if not apart(symbol.name, texts[0], texts[1:]):
+                    if not self._apart(symbol, statement, used[symbol]):
                         line = self.file.source.line_of(statement.span.start)
                         return f"line {line} loads the fragment `{symbol.name}` anew behind its use"
             elif statement in math:
                 for symbol in statement.effects().uses & names:
                     used.setdefault(symbol, []).append(statement)
+        return ""
+
+    def _apart(self, symbol: Symbol, load: Statement, uses: list[Statement]) -> bool:
+        """Whether a load leaves the elements of a fragment alone that are used before it."""
+        texts = [self._spelled(self._node(s)) for s in (load, *uses)]
+        found = [t for t in texts if t is not None]
+        vector = is_vector(self.file, symbol.type)
+        return len(found) == len(texts) and apart(symbol.name, symbol.rank, vector, found[0], found[1:])
+
+    def _own_operators(self, loads: list[Statement], names: frozenset[Symbol]) -> str:
+        """Why assigning to a fragment may run code of the author's, "" if it does not."""
+        texts = [text_of(root) for root in self.file.roots]
+        written_out = [m for t in texts for m in _OPERATOR.finditer(t) if not _DEFAULTED.match(t, m.end())]
+        if not written_out:
+            return ""
+        spelled = [self._spelled(self._node(load)) for load in loads]
+        types = [n for s in spelled if s is not None for n in nodes(s) if n.type == "type_descriptor"]
+        for type_ in (*sorted(s.type for s in names), *(text_of(t).rstrip("*& ") for t in types)):
+            bare = type_.removeprefix("const ")
+            known = is_built_in(self.file, bare) or _ARITHMETIC.fullmatch(bare) or "fragment<" in bare
+            if not known:
+                return f"assigning to a `{bare}` may run code of its own"
         return ""
 
     def _asked_type(self, names: frozenset[Symbol]) -> str:
@@ -254,16 +284,21 @@ class _Search:
         function = self.file.functions.get(call.call.name)
         if listed is None or function is None:
             return False
-        arguments = [self.file.source.slice(span(a)) for a in listed.named_children if a.type != "comment"]
+        arguments = [a for a in listed.named_children if a.type != "comment"]
         given = [
-            last_identifier(p)
-            for p, a in zip(function.parameters, arguments, strict=False)
-            if set(_WORD.findall(a)) & words
+            p for p, a in zip(function.parameters, arguments, strict=False) if self._mentioned(a) & words
         ]
+        pointers = {last_identifier(p): _is_pointer(p) for p in given}
         counters = {s.name for s in _loop_counters(call)}
-        others = {s.name for c in call.children for s in c.effects().defs | c.effects().uses} - counters
+        others = {s.name for c in call.children for s in c.effects().defs | c.effects().uses}
         spelled = self._spelled(function.body)
-        return spelled is not None and same_elements(spelled, set(given), counters, others)
+        return spelled is not None and not unlike_loads(spelled, pointers, others - counters)
+
+    def _mentioned(self, node: Node) -> set[str]:
+        """The variables that a text may name."""
+        names = {text_of(n) for n in nodes(node) if n.type == "identifier"}
+        within = names & self.file.macros.keys()
+        return names | (set(_WORD.findall(written(text_of(node), self.file.macros))) if within else set())
 
     def _spelled(self, node: Node) -> Node | None:
         """The node with its macros written out; None where that is not understood."""
@@ -353,6 +388,12 @@ def _only_declares(statement: Statement) -> bool:
 
 def _acts(effects: Effects) -> bool:
     return bool(effects.reads or effects.writes or effects.flags or effects.opaque)
+
+
+def _is_pointer(parameter: Node) -> bool:
+    """Whether a parameter is a pointer, or an array that became one."""
+    kinds = {n.type for n in nodes(parameter)}
+    return "reference_declarator" not in kinds and bool(kinds & {"pointer_declarator", "array_declarator"})
 
 
 def _declared_within(statement: Statement) -> frozenset[Symbol]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
@@ -19,6 +19,7 @@ from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
+from tilepipe.kernel.fills import settled
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop, fragment_loop, with_groups
 from tilepipe.kernel.launchbounds import launch_bound
@@ -292,6 +293,7 @@ def build(found: Study, answers: Answers) -> KernelModel | Refusal:
 
 
 def _modelled(found: Study, answers: Answers) -> KernelModel:
+    found = replace(found, copies=settled(found.file, found.copies, answers))
     threads = _integer(answers.get("threads"))
     loops = {key: _known(loop, threads) for key, loop in found.loops.items()}
     counts: dict[int, Trips] = {}

@@ -11,6 +11,7 @@ from tilepipe.kernel.acting import objects_of
 from tilepipe.kernel.copies import Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting, sizes_wanted
 from tilepipe.kernel.file import Analysed, CudaFile
+from tilepipe.kernel.fills import fill_asks
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_text
@@ -25,12 +26,15 @@ from tilepipe.source import Edit, Span, apply_edits
 _CONSTEXPR = re.compile(r"if\s+constexpr\b")
 
 
+Kind = Literal["value", "type", "plain", "blank"]
+
+
 @dataclass(frozen=True)
 class Ask:
     """A question for the compiler; `offset` is a statement boundary of `the text that comes with it`."""
 
     key: str
-    kind: Literal["value", "type", "plain"]
+    kind: Kind
     expression: str
     offset: int
 
@@ -46,7 +50,7 @@ def questions(
     meetings: tuple[Meeting, ...],
 ) -> tuple[str, tuple[Ask, ...]]:
     """What the compiler must be asked about a loop, and the text to ask it in (with braces around unbraced bodies)."""
-    wanted: dict[str, tuple[Literal["value", "type", "plain"], str, int]] = {}
+    wanted: dict[str, tuple[Kind, str, int]] = {}
     for copy in copies:
         at, asked_at = copy.use.item.statement.span.start, _place(file, copy.use.item)
         if copy.use.store is not None and not copy.use.store.in_macro:
@@ -55,6 +59,8 @@ def questions(
             wanted[f"align:{at}"] = ("value", f"alignof(decltype(({target})))", asked_at)
             wanted[f"type:{at}"] = ("type", target, asked_at)
             wanted[f"plain:{at}"] = ("plain", target, asked_at)
+        for key, (kind, expression) in fill_asks(copy).items():
+            wanted[key] = (kind, expression, asked_at)
         if isinstance(copy, Copy):
             source_at = _place(file, copy.source_at)
             wanted[f"source:{at}"] = ("type", copy.source, source_at)

@@ -28,6 +28,7 @@ _STRING = re.compile(r"\.b8\s+\S+\[\d+\]\s*=\s*\{([\d,\s]*)\}")
 _TYPE = re.compile(r"tilepipe_probe::type\(\) \[with (?:int )?Key = (\d+)[,;] Type = (.*)\]\Z")
 # Spellings of EDG's own: "signed int" where a typedef says so, "__nv_bool".
 _SIGNED = re.compile(r"\bsigned (?!char)")
+_TRAITS = {"plain": "__is_trivially_copyable", "blank": "__is_trivially_constructible"}
 # Parse errors hide those of instantiation, so failing probes can show in two or three batches, and the compiler
 # may stop at its hundredth error.
 _ROUNDS = 6
@@ -118,8 +119,8 @@ def _probe(index: int, question: Question) -> str:
     # The expression stands on one line, so that an error in it is on line 1 of its pseudo-file.
     expression = _one_line(question.expression)
     bare = f"typename tilepipe_probe::bare<decltype(({expression}))>::type"
-    if question.kind == "plain":
-        expression = f"__is_trivially_copyable({bare})"
+    if question.kind in _TRAITS:
+        expression = f"{_TRAITS[question.kind]}({bare})"
     if question.kind != "type":
         body = f'asm volatile("// TILEPIPE_VALUE {index} %0" :: "n"(tilepipe_probe::integer({expression})));'
     else:

@@ -72,11 +72,12 @@ class Question:
 
     kind "value": the integer constant `expression`, or None where it is not a constant;
     kind "type": the spelled type of `decltype((expression))` without reference and cv, e.g. "float4";
-    kind "plain": 1 where that type is trivially copyable, 0 where it is not.
+    kind "plain": 1 where that type is trivially copyable, 0 where it is not;
+    kind "blank": 1 where its default constructor is trivial, so that an empty initialiser leaves zeros, else 0.
     """
 
     key: str
-    kind: Literal["value", "type", "plain"]
+    kind: Literal["value", "type", "plain", "blank"]
     expression: str
     offset: int
 
