@@ -48,6 +48,8 @@ _MATRIX_LOAD = re.compile(r"(\w+\s*::\s*)*load_matrix_sync\s*\(")
 _ARITHMETIC = re.compile(
     r"(unsigned |signed |const )*(float|double|int|unsigned|char|short|long|half|bool)\d?( int| long)*"
 )
+_OPERATOR = re.compile(r"\boperator\s*(?:=(?!=)|\[\s*\]|->\*?|,|&\s*\(\s*\)|\*\s*\(\s*\))")
+_DEFAULTED = re.compile(r"\s*\([^()]*\)[^;{]*=\s*(?:default|delete)\b")
 _ZERO = re.compile(r"\{\s*(0(\.0*)?f?)?\s*,?\s*\}")
 
 
