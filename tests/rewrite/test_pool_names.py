@@ -61,6 +61,16 @@ _HELPER = "__device__ void add(float& acc{parameter}) {{ {declared}" + _SUM.form
          "extern __shared__ float t[];", "add(acc);", "TP023"),
         ("extern __shared__ float q[];\n" + _HELPER.format(parameter="", declared=""),
          "float* t = q;", "add(acc);", "TP023"),
+        ("struct Q { __device__ static float at(int i) { extern __shared__ float q[]; return q[i]; } };",
+         "extern __shared__ float t[];", "acc += Q::at(threadIdx.x ^ 1);", "TP023"),
+        ("#define DYNAMIC(name) extern __shared__ float name[]\n"
+         "__device__ float at(int i) { DYNAMIC(q); return q[i]; }",
+         "extern __shared__ float t[];", "acc += at(threadIdx.x ^ 1);", "TP023"),
+        ("extern __shared__ float q[];\n#define POOL (q + 1)\n__device__ float at(int i) { return POOL[i]; }",
+         "float* t = q;", "acc += at(threadIdx.x ^ 1);", "TP023"),
+        ("__device__ float at(const float* q, int i) { return q[i]; }\n"
+         "__device__ float elsewhere(int i) { extern __shared__ float q[]; return q[i]; }",
+         "extern __shared__ float t[];", "acc += at(t, threadIdx.x ^ 1);", ""),
         ("", "extern __shared__ float p[]; float* t = p; float* u = p;", _SUM.format("t") + _SCRATCH, "TP012"),
         (_HELPER.format(parameter=", const float* q", declared=""), "extern __shared__ float t[];", "add(acc, t);", ""),
         ("extern __shared__ float q[];\n" + _HELPER.format(parameter=", const float* q", declared=""),

@@ -20,6 +20,7 @@ from tilepipe.source.parse import Tree, parse, span
 
 _MEMORY = ("__constant__", "__device__", "__managed__", "__shared__")
 _USING = re.compile(r"\busing\s+(?!\w+\s*=)([\w\s:,]+);")
+_CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 _CONTAINERS = frozenset(
     {"translation_unit", "namespace_definition", "declaration_list", "linkage_specification"}
 )
@@ -182,6 +183,21 @@ class CudaFile:
     def dynamic_shared(self) -> tuple[tuple[str, Span], ...]:
         """The dynamic shared arrays that are declared outside of functions, with their declarations."""
         return tuple((s.name, s.decl) for s, _ in self._variables if s.kind == "shared" and s.extern)
+
+    @cached_property
+    def classes(self) -> dict[str, tuple[tuple[Node, bool], ...]]:
+        """Definitions of classes by name, those of included headers too, with whether they stand in one."""
+        found: dict[str, tuple[tuple[Node, bool], ...]] = {}
+        for tree in (self.tree, *self._headers):
+            stack = [tree.root]
+            while stack:
+                node = stack.pop()
+                stack.extend(node.named_children)
+                name = node.child_by_field_name("name") if node.type in _CLASSES else None
+                if name is not None and name.text and node.child_by_field_name("body") is not None:
+                    text = name.text.decode().partition("<")[0].strip()
+                    found[text] = (*found.get(text, ()), (node, tree is not self.tree))
+        return found
 
     def _settled(self, analyzer: Analyzer, function: Function) -> tuple[Statement, tuple[Symbol, ...]]:
         """Passes until no pointer is found to point anywhere new."""
