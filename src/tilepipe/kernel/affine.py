@@ -7,7 +7,6 @@ element by element. Everything else is not a form, and nothing is claimed about 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,10 +17,6 @@ from tree_sitter import Node
 Vector = npt.NDArray[np.int64]
 Monomial = tuple[str, ...]  # sorted names of run-time symbols; () for the constant part
 ONE: Monomial = ()
-# Types that may not hold an index, so that a value is not what it was before.
-NARROW = re.compile(
-    r"^(const )?((un)?signed )?(char|short|bool|float|double|half|__half|u?char|ushort|u?int(8|16)_t)\b"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,21 +70,23 @@ def elements(count: int) -> Form:
 
 
 Lookup = Callable[[str, Node], Form | None]
+Keeps = Callable[[str], bool]
 
 
-def evaluate(node: Node, text: Callable[[Node], str], lookup: Lookup) -> Form | None:
-    """The form of an integer expression, None where it is not one. `lookup` gives the form of a name.
+def evaluate(node: Node, text: Callable[[Node], str], lookup: Lookup, keeps: Keeps) -> Form | None:
+    """The form of an integer expression, None where it is not one. `lookup` gives the form of a name; `keeps` says
+    whether a cast to a type keeps every index.
 
     Division and remainder truncate towards zero in C++; operands below zero are not taken.
     """
     kind = node.type
     if kind in ("parenthesized_expression", "condition_clause") and node.named_children:
-        return evaluate(node.named_children[0], text, lookup)
+        return evaluate(node.named_children[0], text, lookup, keeps)
     if kind == "cast_expression":
         value, kept = node.child_by_field_name("value"), node.child_by_field_name("type")
-        if value is None or kept is None or NARROW.match(text(kept)):
+        if value is None or kept is None or not keeps(text(kept)):
             return None
-        return evaluate(value, text, lookup)
+        return evaluate(value, text, lookup, keeps)
     if kind == "number_literal":
         try:
             return number(int(text(node).rstrip("uUlL"), 0))
@@ -98,16 +95,16 @@ def evaluate(node: Node, text: Callable[[Node], str], lookup: Lookup) -> Form | 
     if kind in ("identifier", "field_expression", "qualified_identifier"):
         return lookup(text(node), node)
     if kind == "binary_expression":
-        return _binary(node, text, lookup)
+        return _binary(node, text, lookup, keeps)
     return None
 
 
-def _binary(node: Node, text: Callable[[Node], str], lookup: Lookup) -> Form | None:
+def _binary(node: Node, text: Callable[[Node], str], lookup: Lookup, keeps: Keeps) -> Form | None:
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     operator = node.child_by_field_name("operator")
     if left is None or right is None or operator is None:
         return None
-    a, b = evaluate(left, text, lookup), evaluate(right, text, lookup)
+    a, b = evaluate(left, text, lookup, keeps), evaluate(right, text, lookup, keeps)
     if a is None or b is None:
         return None
     sign = text(operator)

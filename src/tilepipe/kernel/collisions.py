@@ -76,7 +76,7 @@ class _Enumerated(Spreader):
 
     def _forms(self, grid: Grid, counters: dict[Symbol, tuple[Value, int]]) -> Forms:
         known = super()._forms(grid, counters)
-        return _Named(known.scopes, known.at, grid, known.constants, counters)
+        return _Named(known.scopes, known.at, grid, known.constants, known.types, counters)
 
     def _bounded(self, forms: Forms, counter: Counter) -> bool:
         try:

@@ -142,3 +142,11 @@ def ordered(axes: list[Axis], address: Vector, count: int) -> list[Axis]:
         steps.append((step == 0, step, position))
         stride *= axis.extent
     return [axes[position] for _, _, position in sorted(steps)]
+
+
+def asked(block: Block) -> str:
+    """The condition that a launch has blocks of this shape."""
+    x, y, z = block
+    if y == z == 1:
+        return f"blockDim.x == {x} && blockDim.y * blockDim.z == 1"
+    return f"blockDim.x == {x} && blockDim.y == {y} && blockDim.z == {z}"

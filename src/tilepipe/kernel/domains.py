@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from tree_sitter import Node
 
-from tilepipe.kernel.affine import ONE, Form, elements, evaluate, symbol
+from tilepipe.kernel.affine import ONE, Form, elements, symbol
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.resolve import DEPTH, NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
@@ -47,7 +47,18 @@ class Domains:
         decided = list(copy.replaces.walk())
         if any(p.kind == "if" and p not in decided for p in item.parents):
             raise NotProvedError("the copy stands under a condition")
+        if changed := self._changed(loops[0], copy.uses):
+            raise NotProvedError(f"the copy's loop changes `{changed[0].name}` from turn to turn")
         return self._by_local(loops[0], trips) if trips.simple else self._by_stride(loops[0], trips)
+
+    def _changed(self, loop: Statement, uses: Symbols) -> list[Symbol]:
+        """What the loop of a copy changes that the copy, the next tile or another statement uses: fewer turns would
+        leave it with other values."""
+        inside = {id(s): s for s in loop.walk()}
+        changed = {s for st in inside.values() for s in st.own.defs}
+        changed -= {s for st in inside.values() for s in st.declares}
+        used = {s for i in self.names.flow.items if id(i.statement) not in inside for s in i.own.uses}
+        return sorted(changed & (used | uses | self.model.split.carried), key=lambda s: s.key)
 
     def _by_stride(self, loop: Statement, trips: Trips) -> Domain:
         """`for (i = t; i < N; i += T)` with t the number of the thread and T their count."""
@@ -85,7 +96,7 @@ class Domains:
                 return symbol("#t")
             return self.names.constant(name)
 
-        form = evaluate(value, self.names.text, lookup)
+        form = self.names.form(value, lookup)
         if form is None or set(form.terms) - {("#t",), ONE} or len(starts) != 1:
             return None
         steps = np.broadcast_to(form.terms.get(ONE, np.zeros(1, np.int64)), (trips.count,))
@@ -120,6 +131,8 @@ class Domains:
             defined = self.names.defined(name, uses) if depth < DEPTH else None
             if defined is None:
                 return self.names.constant(name)
+            if not all(self.names.types.keeps(s) for s in uses if s.name == name):
+                return None
             return self._thread_form(defined[1], defined[0].own.uses, depth + 1)
 
-        return evaluate(node, self.names.text, lookup)
+        return self.names.form(node, lookup)

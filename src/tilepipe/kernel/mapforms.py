@@ -12,8 +12,9 @@ from typing import TypeVar
 import numpy as np
 from tree_sitter import Node
 
-from tilepipe.kernel.affine import NARROW, ONE, Form, Vector, exact, number, symbol
+from tilepipe.kernel.affine import ONE, Form, Vector, exact, number, symbol
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.integers import INTEGERS, Types, cast_to
 from tilepipe.kernel.macros import Macro, expand
 from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.names import arguments_of, callee
@@ -25,11 +26,6 @@ from tilepipe.source.parse import parse_tree
 _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")
 _THREAD = {"threadIdx.x": 0, "threadIdx.y": 1, "threadIdx.z": 2}
 _BLOCK = {"blockDim.x": 0, "blockDim.y": 1, "blockDim.z": 2}
-# Conversions that keep every index a launch can have; narrower ones are not followed.
-_INDEX_TYPES = re.compile(
-    r"^(const )?(unsigned|int|unsigned int|signed|long|long int|unsigned long|long long|unsigned long long|size_t"
-    r"|std::size_t|ptrdiff_t|std::ptrdiff_t|u?int(32|64)_t|uint)$"
-)
 Made = TypeVar("Made")
 _CASES = 16  # combinations of what several min, max and ?: may choose
 
@@ -70,6 +66,7 @@ class Forms:
     at: Item  # where the copy stands
     grid: Grid
     constants: Mapping[tuple[int, str], int]  # by number of calls around the place, and name
+    types: Types
     counters: Mapping[Symbol, tuple[Value, int]]  # start and step of the loops of the map
     states: dict[str, Symbol] = field(default_factory=dict)
     asked: dict[str, str] = field(
@@ -174,9 +171,13 @@ class Forms:
         return Value(node, value.scope, value.item)
 
     def _cast(self, value: Value, kind: Node | None, inner: Node | None, depth: int) -> Form:
-        if kind is None or inner is None or not _INDEX_TYPES.match(self._text(kind)):
+        if kind is None or inner is None or not self._keeps(self._text(kind), value):
             raise NotProvedError(f"`{self._text(value.node)}` converts an index")
         return self.form(Value(inner, value.scope, value.item), depth)
+
+    def _keeps(self, type_: str, value: Value) -> bool:
+        """Whether a conversion to a type keeps every index that a launch can have."""
+        return self.types.named(type_, len(value.scope.calls)) in INTEGERS
 
     def _binary(self, value: Value, depth: int) -> Form:
         a, b = (self.form(self._part(value, side), depth) for side in ("left", "right"))
@@ -229,10 +230,8 @@ class Forms:
                 raise NotProvedError(f"what `{name}` chooses differs within a group")
             return self._chosen(value, ways, depth)
         function = value.node.child_by_field_name("function")
-        if len(ways) == 1 and function is not None:
-            kind = re.sub(r"^static_cast<(.*)>$", r"\1", self._text(function).replace("< ", "<"))
-            if _INDEX_TYPES.match(kind.strip()):
-                return self.form(ways[0], depth + 1)
+        if len(ways) == 1 and function is not None and self._keeps(cast_to(self._text(function)), value):
+            return self.form(ways[0], depth + 1)
         raise NotProvedError(f"`{self._text(value.node)}` is not affine")
 
     def sure(self, macro: Macro) -> None:
@@ -268,20 +267,21 @@ class Forms:
         if found is None:
             given = self.scopes.argument(name, scope)
             return self.form(given, depth + 1) if given is not None else self._constant(name, scope)
-        if found in self.grid.turns and not NARROW.match(found.type):
+        if found in self.grid.turns and self.types.keeps(found):
             start, step = self.counters[found]
             return self.form(start, depth + 1) + number(step) * Form({ONE: self.grid.turns[found]})
         model = self.scopes.model
         if found in model.split.carried:
             return self._runtime(found)
         if found.kind == "param":
-            return symbol(name) if self.fixed(found) else self._runtime(found)
+            kept = self.fixed(found) and self.types.of(found) in INTEGERS
+            return symbol(name) if kept else self._runtime(found)
         defined = self.scopes.definition(found, scope)
         if defined is None:
             return self._constant(name, scope) if found.const else self._runtime(found)
         try:
-            if NARROW.match(found.type):
-                raise NotProvedError(f"`{name}` is narrower than an index")
+            if not self.types.keeps(found):
+                raise NotProvedError(f"`{name}` is no integer of 32 bits or more")
             if self.scopes.stale(defined, self.at):
                 raise NotProvedError(f"what `{name}` was made of has changed since")
             return self.form(defined, depth + 1)
@@ -294,9 +294,28 @@ class Forms:
         """A variable that is the same for all threads, whatever its value."""
         if found in self.scopes.divergent or found.pointer or found.is_array:
             raise NotProvedError(f"`{found.name}` is not followed")
+        if self.types.of(found) not in INTEGERS:
+            raise NotProvedError(f"`{found.name}` is no integer of 32 bits or more")
+        setters = self.scopes.flow.definers[found]
+        if any(p.counter in self.grid.turns for i in setters for p in i.parents if p.counter is not None):
+            raise NotProvedError(f"`{found.name}` changes from turn to turn of the copy's loop")
         name = f"{found.name}@{found.key[0]}"
         self.states[name] = found
         return symbol(name)
+
+    def type_of(self, value: Value, name: str) -> str:
+        """The compiler's name of a variable's type, "" where it is not known or the name is none of a variable."""
+        found = value.scope.symbol(name)
+        return self.types.of(found) if found is not None else ""
+
+    def followed(self, value: Value, name: str) -> Value | None:
+        """What a name is followed to: a definition, or the argument of a call."""
+        found = value.scope.symbol(name)
+        if found is None:
+            return self.scopes.argument(name, value.scope)
+        if found in self.grid.turns or found.kind == "param" or found in self.scopes.model.split.carried:
+            return None
+        return self.scopes.definition(found, value.scope)
 
     def fixed(self, parameter: Symbol) -> bool:
         """Whether a parameter keeps its value, and its name means it before the tile loop."""
@@ -325,6 +344,9 @@ class Forms:
         ):
             parts = [c for c in node.named_children if c.type != "comment"]
             return all(self.uniform_condition(Value(p, value.scope, value.item), depth) for p in parts)
+        found = value.scope.symbol(self._text(node)) if node.type == "identifier" else None
+        if found is not None and found.kind == "param" and self.fixed(found):
+            return True
         return self.grid.uniform(self.form(value, depth))
 
     def comparisons(self, value: Value, depth: int = 0) -> Iterator[tuple[str, Value, Value]]:

@@ -92,6 +92,8 @@ def questions(
     for pointer in _carving(analysed, tile):
         first = pointer.name + ("[0]" * max(pointer.rank, 1))
         wanted[f"pointee:{pointer.key[0]}"] = ("value", f"sizeof({first})", tile.loop.span.start)
+    for found, at in _left_to_values(analysed, tile):
+        wanted[f"auto:{found.key[0]}"] = ("type", found.name, at)
     kernel = analysed.kernel
     bound = launch_bound_text(file, kernel)
     if bound is not None:
@@ -100,6 +102,20 @@ def questions(
     text = apply_edits(file.source.text, braces)
     asks = tuple(Ask(key, kind, text_, _shifted(at, braces)) for key, (kind, text_, at) in wanted.items())
     return text, asks
+
+
+def _left_to_values(analysed: Analysed, tile: TileLoop) -> list[tuple[Symbol, int]]:
+    """The kernel's variables whose types their values decide, with a place where each is visible."""
+    found = []
+    for statement in analysed.body.walk():
+        for declared in statement.declares if not statement.context else ():
+            if "auto" not in declared.type.split() or declared.kind == "lambda":
+                continue
+            if statement.kind == "declaration":
+                found.append((declared, statement.span.end))
+            elif statement is tile.loop and statement.children[0].kind == "block":
+                found.append((declared, statement.children[0].span.start + 1))
+    return sorted(found, key=lambda f: f[0].key)
 
 
 def _place(file: CudaFile, item: Item) -> int:

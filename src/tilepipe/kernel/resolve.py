@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
-from tilepipe.kernel.affine import NARROW, Form, elements, evaluate, number, symbol
+from tilepipe.kernel.affine import Form, Lookup, elements, evaluate, number, symbol
 from tilepipe.kernel.flow import Flow, Item
+from tilepipe.kernel.integers import INTEGERS, Types
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.source import Span
@@ -33,6 +34,7 @@ class Resolver:
     def __init__(self, model: KernelModel, answers: Answers) -> None:
         self.model = model
         self.answers = answers
+        self.types = Types(answers)
         self.flow = Flow([model.analysed.body])
         self._trees: list[object] = []  # keeps the nodes of `expression` alive
 
@@ -44,16 +46,33 @@ class Resolver:
         if found is None:
             return self.constant(name)
         if index is not None and found == index:
-            return elements(count)
+            return elements(count) if self.types.keeps(found) else None
         if found in self.model.split.carried:
-            return symbol(name)
+            return symbol(name) if self.types.of(found) in INTEGERS else None
         if found.kind == "param":
-            return symbol(name) if not found.pointer and self.fixed(found) else None
+            return symbol(name) if self.types.of(found) in INTEGERS and self.fixed(found) else None
         defined = self.defined(name, uses)
-        if defined is None or depth > DEPTH or NARROW.match(found.type):
+        if defined is None or depth > DEPTH or not self.types.keeps(found):
             return self.constant(name) if found.const else None
         item, value = defined
-        return evaluate(value, self.text, lambda n, _: self.named(n, item.own.uses, index, count, depth + 1))
+        return self.form(value, lambda n, _: self.named(n, item.own.uses, index, count, depth + 1))
+
+    def form(self, node: Node, lookup: Lookup) -> Form | None:
+        """The form of an integer expression of the kernel, None where it is none that is followed."""
+        return evaluate(node, self.text, lookup, lambda type_: self.types.named(type_) in INTEGERS)
+
+    def type_of(self, name: str, uses: Symbols) -> str:
+        """The compiler's name of a variable's type, "" where it is not known or the name is none of a variable."""
+        found = next((s for s in uses if s.name == name), None)
+        return self.types.of(found) if found is not None else ""
+
+    def followed(self, name: str, uses: Symbols, index: Symbol | None) -> tuple[Node, Symbols] | None:
+        """The definition that `named` follows a name to, with the names that it uses."""
+        found = next((s for s in uses if s.name == name), None)
+        if found is None or found == index or found.kind == "param" or found in self.model.split.carried:
+            return None
+        defined = self.defined(name, uses)
+        return (defined[1], defined[0].own.uses) if defined is not None else None
 
     def fixed(self, parameter: Symbol) -> bool:
         """Whether a parameter keeps its value, and its name means it wherever the condition could be asked."""
@@ -70,7 +89,7 @@ class Resolver:
         """What is added to a variable per iteration, None where it changes in another way."""
         forms: list[Form] = []
         for step, uses in self.added(state) or ():
-            form = evaluate(step, self.text, partial(self._outside, uses))
+            form = self.form(step, partial(self._outside, uses))
             if form is None:
                 return None
             forms.append(form)
@@ -112,7 +131,7 @@ class Resolver:
 
     def start_of(self, state: Symbol) -> Form | None:
         found = self.start(state)
-        return evaluate(found[0], self.text, partial(self._outside, found[1])) if found is not None else None
+        return self.form(found[0], partial(self._outside, found[1])) if found is not None else None
 
     def start(self, state: Symbol) -> tuple[Node, Symbols] | None:
         """The expression that a loop variable starts at, with the names that it uses."""

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tree_sitter import Node
-
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block
 from tilepipe.kernel.model import Answers, Ask, Buffer, KernelModel, Study
@@ -26,7 +24,7 @@ from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.resolve import NotProvedError
 from tilepipe.kernel.scopes import Scopes
 from tilepipe.kernel.spreader import Spread, Spreader
-from tilepipe.kernel.widen import Narrow, body_node, maybe_constants
+from tilepipe.kernel.widen import Narrow, body_node, helper_of, maybe_constants
 
 
 def spread_asks(found: Study) -> tuple[Ask, ...]:
@@ -50,7 +48,7 @@ def spread_asks(found: Study) -> tuple[Ask, ...]:
         for type_ in types:
             key = f"pointee:{scope}:{type_}"
             asks.setdefault(key, Ask(key, "value", f"sizeof({type_})", place))
-        for name in maybe_constants(found, _helper(found, int(at))) if called else ():
+        for name in maybe_constants(found, helper_of(found, int(at))) if called else ():
             key = f"named:{at}:{name}"
             asks[key] = Ask(key, "value", name, offsets[at])
         buffer = copy.use.buffer
@@ -59,14 +57,6 @@ def spread_asks(found: Study) -> tuple[Ask, ...]:
             offset = arrays.get(str(buffer.key[0]), offsets[at])
             asks.setdefault(key, Ask(key, "value", f"sizeof({buffer.name}{'[0]' * rank})", offset))
     return tuple(asks.values())
-
-
-def _helper(found: Study, at: int) -> Node | None:
-    """The body of the helper or lambda that an offset stands in."""
-    node = found.file.tree.root.named_descendant_for_byte_range(at, at)
-    while node is not None and node.type not in ("function_definition", "lambda_expression"):
-        node = node.parent
-    return node.child_by_field_name("body") if node is not None else None
 
 
 def blocks(model: KernelModel, answers: Answers, launched: Block | None) -> tuple[Block, ...]:

@@ -16,13 +16,15 @@ from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.affine import ONE, Form, Monomial
 from tilepipe.kernel.begins import asked_of_start
 from tilepipe.kernel.copies import Copy
-from tilepipe.kernel.copymap import Axis, Block, Counter, counters_of, grid_of, nest_of, ordered
+from tilepipe.kernel.copymap import Axis, Block, Counter, asked, counters_of, grid_of, nest_of, ordered
 from tilepipe.kernel.edges import Edge, edge
+from tilepipe.kernel.integers import Types
 from tilepipe.kernel.mapforms import Forms, Grid
 from tilepipe.kernel.model import Answers, KernelModel
 from tilepipe.kernel.pointers import SIZES, Place, Pointers
 from tilepipe.kernel.redeclared import Redeclared, Redeclares
-from tilepipe.kernel.resolve import NotProvedError, Resolver
+from tilepipe.kernel.resolve import DEPTH, NotProvedError, Resolver
+from tilepipe.kernel.rising import positive, rising
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -139,7 +141,7 @@ class Spreader:
                 constants.setdefault((0, rest), value)
             elif isinstance(value, int) and kind == "named" and at == str(self.at):
                 constants[(depth, name)] = value
-        return Forms(self.scopes, self.item, grid, constants, counters)
+        return Forms(self.scopes, self.item, grid, constants, Types(self.answers, self.at, depth), counters)
 
     def _pointers(self, forms: Forms) -> Pointers:
         sizes = dict(SIZES)
@@ -183,7 +185,7 @@ class Spreader:
                 self._one_answer(pointers.forms, sign, left, right, width)
         redeclared = self._redeclared(pointers, counters, masks)
         return Spread(
-            self.copy, bytes_, width, (_asked(self.block), *self.needs),
+            self.copy, bytes_, width, (asked(self.block), *self.needs),
             self.nest.top, self.block, grid.count, tuple(axes), redeclared,
             tuple(text for _, text in (*masks, *self.whens)), addresses, edges,
         )  # fmt: skip
@@ -294,10 +296,10 @@ class Spreader:
             if state is not None and carried and self._state_multiple(state, missing, forms):
                 return
         for name in monomial:
-            asked = forms.asked.get(name)
+            written = forms.asked.get(name)
             fixed = any(p.name == name and forms.fixed(p) for p in self.model.analysed.parameters)
-            if fixed or asked is not None:
-                self.needs[f"{asked or name} % {missing} == 0"] = None
+            if fixed or written is not None:
+                self.needs[f"{written or name} % {missing} == 0"] = None
                 return
         raise NotProvedError(f"{what} is not known to be a multiple of {width} bytes")
 
@@ -336,6 +338,10 @@ class Spreader:
     def _one_answer(self, forms: Forms, sign: str, left: Value, right: Value, width: int) -> None:
         """A comparison has one answer for each group: it does not see the position within, or both sides are multiples
         of the width there (a < b then means a + width <= b)."""
+        for form in rising(forms, left, right):
+            for monomial, table in form.of_groups(width, forms.grid.count).items():
+                factor = int(np.gcd.reduce(np.append(table[:, 0], 0)))
+                self._multiple(monomial, factor, width, forms, "the guard's edge")
         for low in forms.cases(lambda: forms.form(left)):
             for high in forms.cases(lambda: forms.form(right)):
                 # a < b and a >= b ask whether a - b is negative; a > b and a <= b whether b - a is.
@@ -344,16 +350,28 @@ class Spreader:
                     continue
                 tables = difference.of_groups(width, forms.grid.count)
                 moving = [m for m, t in tables.items() if not forms.grid.same(t.reshape(-1))]
-                rising = (
-                    np.array_equal(tables[ONE], tables[ONE][:, :1] + np.arange(width))
-                    if ONE in tables
-                    else False
-                )
-                if sign in ("==", "!=") or moving != [ONE] or not rising:
+                steps = tables[ONE] - tables[ONE][:, :1] if ONE in tables else np.zeros((1, width))
+                by_one = bool(np.all(steps == np.arange(width)))
+                if sign in ("==", "!=") or moving != [ONE] or not by_one:
                     raise NotProvedError("the guard may change within a group")
                 for monomial, table in tables.items():
                     factor = int(np.gcd.reduce(np.append(table[:, 0], 0)))
                     self._multiple(monomial, factor, width, forms, "the guard's edge")
+
+    def _natural(self, form: Form, forms: Forms, depth: int = 0) -> None:
+        """A form is zero or above, if what is asked for is."""
+        for name in positive(form):
+            state = forms.states.get(name)
+            if state is None:
+                self.needs[f"{forms.asked.get(name, name)} >= 0"] = None
+                continue
+            start = self.names.start(state) if state in self.model.split.carried else None
+            if start is None or depth > DEPTH:
+                raise NotProvedError(f"`{state.name}` may be below zero")
+            value = Value(start[0], Scope(start[1], ()), self.item)
+            starts = forms.cases(lambda value=value: forms.form(value))  # type: ignore[misc]
+            for part in (*starts, *self._steps(state, forms)):
+                self._natural(part, forms, depth + 1)
 
     def _guard(self, forms: Forms, width: int) -> tuple[Edge, ...]:
         """The comparisons of the guard that may fail within a group, all others proved to have one answer."""
@@ -363,9 +381,12 @@ class Spreader:
         together = [(left.node, right.node) for _, left, right in forms.conjunction(guard)]
         edges = []
         for sign, left, right in forms.comparisons(guard):
+            moving = rising(forms, left, right)
             try:
                 self._one_answer(forms, sign, left, right, width)
             except NotProvedError:
+                for form in moving:
+                    self._natural(form, forms)
                 if self.copy.fill is not None or (left.node, right.node) not in together:
                     raise
                 edges.append(edge(forms, sign, left, right))
@@ -389,14 +410,6 @@ class Spreader:
         if changed & (made.uses | copy.uses):
             raise NotProvedError("the copy's loop changes what the copy needs")
         return made
-
-
-def _asked(block: Block) -> str:
-    """The condition that a launch has blocks of this shape."""
-    x, y, z = block
-    if y == z == 1:
-        return f"blockDim.x == {x} && blockDim.y * blockDim.z == 1"
-    return f"blockDim.x == {x} && blockDim.y == {y} && blockDim.z == {z}"
 
 
 _COMPARED = {

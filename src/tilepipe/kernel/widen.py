@@ -18,7 +18,7 @@ not fit is left as the author wrote it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,16 +26,18 @@ import numpy as np
 from tree_sitter import Node
 
 from tilepipe.kernel.acting import acting_class
-from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, evaluate, number
+from tilepipe.kernel.affine import ONE, Form, Monomial, Vector, number
 from tilepipe.kernel.begins import asked_of_start
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.domains import Domain, Domains
+from tilepipe.kernel.integers import asked_type, spelled_types
 from tilepipe.kernel.macros import Macro
 from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.wraps import Reading, rises
 from tilepipe.source import Span
 
 WIDEST = 16
@@ -95,7 +97,34 @@ def constants_wanted(found: Study) -> tuple[Ask, ...]:
             key = f"extent:{copy.use.buffer.name}:{rank}"
             offset = offsets[str(copy.use.item.statement.span.start)]
             asks.setdefault(key, Ask(key, "value", f"sizeof({base}{'[0]' * rank}[0])", offset))
-    return tuple(asks.values())
+    return (*asks.values(), *_type_asks(found, copies, offsets))
+
+
+def _type_asks(found: Study, copies: Iterable[Copy], offsets: Mapping[str, int]) -> Iterator[Ask]:
+    """Questions for the types of the kernel's variables and casts, and of those of helpers that copy."""
+    declared = [s for st in found.analysed.body.walk() for s in st.declares]
+    within: dict[str, tuple[int, Node | None]] = {}
+    places = [a.offset for a in found.asks if a.key.startswith("array:")]
+    for copy in copies:
+        at = str(copy.use.item.statement.span.start)
+        if copy.use.item.statement.context:
+            within[at] = offsets[at], helper_of(found, int(at))
+        else:
+            places.append(offsets[at])
+    if places:
+        within[""] = places[0], body_node(found)
+    for scope, (offset, root) in within.items():
+        mine = [s for s in declared if bool(s.key[1]) == bool(scope)]
+        for text in spelled_types(root, mine if scope else (*mine, *found.analysed.parameters)):
+            yield Ask(f"spelled:{scope}:{text}", "type", asked_type(text), offset)
+
+
+def helper_of(found: Study, at: int) -> Node | None:
+    """The body of the helper or lambda that an offset stands in."""
+    node = found.file.tree.root.named_descendant_for_byte_range(at, at)
+    while node is not None and node.type not in ("function_definition", "lambda_expression"):
+        node = node.parent
+    return node.child_by_field_name("body") if node is not None else None
 
 
 def body_node(found: Study) -> Node | None:
@@ -271,9 +300,8 @@ class _Prover:
         raise NotProvedError(why)
 
     def _form(self, node: Node, copy: Copy, domain: Domain) -> Form:
-        form = evaluate(
+        form = self.names.form(
             node,
-            self.names.text,
             lambda name, _: self.names.named(name, copy.uses, domain.index, domain.count, 0),
         )
         if form is None:
@@ -340,6 +368,7 @@ class _Prover:
         left, right = atom.child_by_field_name("left"), atom.child_by_field_name("right")
         if operator is None or left is None or right is None or operator.type not in ("<", ">", "<=", ">="):
             raise NotProvedError("the guard is not a conjunction of comparisons")
+        self._unwrapped(left, right, copy, domain, width)
         low, high = (self._form(side, copy, domain) for side in (left, right))
         # a < b and a >= b ask whether a - b is negative; a > b and a <= b whether b - a is.
         difference = low - high if operator.type in ("<", ">=") else high - low
@@ -350,3 +379,24 @@ class _Prover:
         if moving != [ONE] or not np.array_equal(tables[ONE], tables[ONE][:, :1] + np.arange(width)):
             raise NotProvedError("the guard may change within a group")
         self._divisible(self._starts(difference, width, domain.count), width, "the guard's edge", copy.uses)
+
+    def _unwrapped(self, left: Node, right: Node, copy: Copy, domain: Domain, width: int) -> None:
+        """No part of a comparison in unsigned arithmetic passes zero within a group."""
+        names = self.names
+        reading = Reading[tuple[Node, Symbols]](
+            node=lambda at: at[0],
+            beside=lambda at, node: (node, at[1]),
+            cast=lambda at, text: names.types.named(text),
+            variable=lambda at, name: names.type_of(name, at[1]),
+            defined=lambda at, name: names.followed(name, at[1], domain.index),
+        )
+        for node, uses in reading.unsigned_parts([(side, copy.uses) for side in (left, right)]):
+            form = names.form(
+                node,
+                lambda name, _, uses=uses: names.named(name, uses, domain.index, domain.count, 0),  # type: ignore[misc]
+            )
+            if form is None:
+                raise NotProvedError(f"`{names.text(node)}` is not affine")
+            if rises(form.of_groups(width, domain.count)):
+                starts = self._starts(form, width, domain.count)
+                self._divisible(starts, width, "the guard's edge", copy.uses)
