@@ -102,7 +102,7 @@ def range_of(text: str) -> Range:
     """The range of `found` in a kernel."""
     file = CudaFile(SourceFile("k.cu", text))
     analysed = file.analyse(file.kernels[0])
-    ranges = Ranges(file, analysed, THREADS, lambda _: None)
+    ranges = Ranges(file, analysed, THREADS, lambda _: None, file.kernels[0].body.start)
     at = text.encode().index(b"int found = ") + len(b"int found = ")
     node = file.tree.root.named_descendant_for_byte_range(at, text.encode().index(b";", at))
     assert node is not None

@@ -28,7 +28,7 @@ def placed(index: str) -> tuple[Place | None, str]:
     """Where an index points, and its text with longer rows."""
     text = KERNEL.format(index=index)
     file = CudaFile(SourceFile("k.cu", text))
-    ranges = Ranges(file, file.analyse(file.kernels[0]), THREADS, lambda _: None)
+    ranges = Ranges(file, file.analyse(file.kernels[0]), THREADS, lambda _: None, file.kernels[0].body.start)
     at = text.index("int found = ") + len("int found = ")
     node = file.tree.root.named_descendant_for_byte_range(at, at + len(index))
     assert node is not None
