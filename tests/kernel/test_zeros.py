@@ -156,3 +156,43 @@ def test_a_class_with_an_empty_initialiser_of_another(tmp_path: Path) -> None:
     made = kernel(tmp_path, "Q", head, _SELECT, "P{}")
     assert [c.fill for c in copies(made)] == ["P{}"]
     check(made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "copied"),
+    [
+        ("float", True),
+        ("const auto", True),
+        ("E", True),
+        ("int", False),
+        ("double", False),
+        ("const half", False),
+    ],
+)
+def test_a_variable_of_another_type_converts_on_the_way(kind: str, copied: bool, tmp_path: Path) -> None:
+    form = f"{kind} v = {{a}}[k * 128 + i]; s[i] = v;"
+    made = kernel(tmp_path, "float", "#include <cuda_fp16.h>", form, "")
+    assert bool(copies(made)) == copied
+    if not copied:
+        assert not isinstance(made.model, Refusal) and "converts float" in made.model.buffers[0].reason
+    check(made, "cp_async-3-ring" if copied else "ldg-2-ring")
+
+
+@pytest.mark.parametrize(("kind", "copied"), [("float", True), ("int", False)])
+def test_an_array_of_another_type_converts_on_the_way(kind: str, copied: bool, tmp_path: Path) -> None:
+    made = snippet(
+        f"""    __shared__ float s[512];
+    float acc = 0.f;
+    for (int k = 0; k < n; ++k) {{
+        {kind} r[4];
+        for (int j = 0; j < 4; ++j) r[j] = a[k * 512 + j * 128 + threadIdx.x];
+        for (int j = 0; j < 4; ++j) s[j * 128 + threadIdx.x] = r[j];
+        __syncthreads();
+        for (int i = 0; i < 512; i += 3) acc = acc * 0.5f + s[(i + threadIdx.x) & 511];
+        __syncthreads();
+    }}
+    c[blockIdx.x * 128 + threadIdx.x] = acc;""",
+        tmp_path,
+    )
+    assert bool(copies(made)) == copied
+    check(made, "cp_async-3-ring" if copied else "ldg-2-ring")

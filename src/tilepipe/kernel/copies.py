@@ -15,6 +15,7 @@ from tilepipe.kernel.decisions import Decision, zero_otherwise
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.macros import enclosed
 from tilepipe.kernel.owned import may_be_owned
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -32,6 +33,7 @@ class Copy:
     always; `fill` what is stored otherwise, None for zero. `uses` are the names that the texts need. `root` is the
     array that the source lies in. `replaces` is the statement whose place the copy takes (the store, or the `if`
     around it). `zeros` are the expressions that were taken for zero, `beyond` the one of them that could be `fill`.
+    `held` is the variable that holds the element in between, with what it is loaded from.
     """
 
     use: StoreUse
@@ -45,6 +47,7 @@ class Copy:
     fill: str | None = None
     zeros: tuple[Zero, ...] = ()
     beyond: str | None = None
+    held: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,10 +247,11 @@ class Copies:
         own = [s for s in uses if len(s.key[1]) <= len(use.item.statement.context)]
         if not all(self._means_the_same(s, use.item) for s in own):
             return NotACopy(use, f"names in the load of `{variable.name}` mean something else at the store")
-        source = self._source_text(bare(value))
-        source = f"({source}){member}" if member else source
+        loaded = self._source_text(bare(value))
+        source = f"({loaded}){member}" if member else loaded
         root = self._root(at, span(value))
-        return Copy(use, target, source, guard, uses, root, use.item.statement, at, zeros=held)
+        between = (variable.name, loaded)
+        return Copy(use, target, source, guard, uses, root, use.item.statement, at, zeros=held, held=between)
 
     def _held(self, name: str, value: Node, target: str) -> Zero:
         """The zero in a variable that is loaded otherwise, as stored to an lvalue."""
@@ -287,7 +291,10 @@ class Copies:
         uses |= use.item.own.uses - {variable}
         root = self._root(at, span(right))
         source = self._source_text(bare(right))
-        return Copy(use, self.text(store.left), source, None, uses, root, use.item.statement, use.item)
+        between = (self.text(span(value)), source)
+        return Copy(
+            use, self.text(store.left), source, None, uses, root, use.item.statement, use.item, held=between
+        )
 
     def _header(self, loop: Statement) -> str:
         body = loop.children[0].span.start if loop.children else loop.span.end
@@ -406,15 +413,6 @@ def _visible(declaration: Item, item: Item) -> bool:
 def _unparenthesised(text: str) -> str:
     """`(a < b)` without its outer parentheses, where they belong together."""
     text = text.strip()
-    while text.startswith("(") and _closes_at_end(text):
+    while text.startswith("(") and enclosed(text):
         text = text[1:-1].strip()
     return text
-
-
-def _closes_at_end(text: str) -> bool:
-    depth = 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0:
-            return i == len(text) - 1
-    return False

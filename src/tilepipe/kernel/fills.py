@@ -1,4 +1,4 @@
-"""Copies whose gaps were taken for zeros, held against what the compiler says of the types."""
+"""Copies held against what the compiler says of types: those of zeros in their gaps, and of variables in between."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def _settled(
 ) -> Copy | NotACopy:
     if isinstance(copy, NotACopy):
         return copy
+    at = copy.use.item.statement.span.start
+    held, loaded = (answers.get(f"{kind}:{at}") for kind in ("held", "loaded"))
+    if held != loaded:
+        return NotACopy(copy.use, f"the copy converts {loaded} to {held} on its way")
     wrong = [z for n, z in enumerate(copy.zeros) if not z.holds(file, _key(copy, n), answers)]
     if not wrong:
         return copy

@@ -129,7 +129,7 @@ def operand(text: str, macros: Mapping[str, Macro]) -> str:
         if macro is not None and macro.parameters is None and word not in seen:
             seen.add(word)
             work += [macro.body, *macro.others]
-        elif not re.fullmatch(r"\w+", word) and not _enclosed(word):
+        elif not re.fullmatch(r"\w+", word) and not enclosed(word):
             return f"({text.strip()})"
     return text.strip()
 
@@ -184,10 +184,10 @@ def addend(text: str, macros: Mapping[str, Macro]) -> str:
     """The text as an operand of a sum: in parentheses where an operator in it, or in its macros, binds less."""
     bare = text.strip()
     plain = _SUM.fullmatch(bare) is not None and all(operand(w, macros) == w for w in _WORD.findall(bare))
-    return bare if plain or _enclosed(bare) else f"({bare})"
+    return bare if plain or enclosed(bare) else f"({bare})"
 
 
-def _enclosed(text: str) -> bool:
+def enclosed(text: str) -> bool:
     """Whether one pair of parentheses holds all of the text."""
     depth = 0
     for i, sign in enumerate(text):

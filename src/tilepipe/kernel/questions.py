@@ -64,6 +64,9 @@ def questions(
         if isinstance(copy, Copy):
             source_at = _place(file, copy.source_at)
             wanted[f"source:{at}"] = ("type", copy.source, source_at)
+            if copy.held is not None:
+                wanted[f"held:{at}"] = ("type", copy.held[0], asked_at)
+                wanted[f"loaded:{at}"] = ("type", copy.held[1], source_at)
             for number, whole in enumerate(objects_of(copy.source)):
                 wanted[f"type:{at}:{number}"] = ("type", whole, source_at)
                 wanted[f"plain:{at}:{number}"] = ("plain", whole, source_at)
