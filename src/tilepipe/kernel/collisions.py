@@ -23,10 +23,10 @@ from tilepipe.kernel.begins import start_of
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block, Counter, counters_of, grid_of
 from tilepipe.kernel.flow import is_divergent
-from tilepipe.kernel.macros import Macro
+from tilepipe.kernel.macros import Macro, expand
 from tilepipe.kernel.mapforms import Forms, Grid
 from tilepipe.kernel.model import Answers, Buffer, KernelModel
-from tilepipe.kernel.names import callee
+from tilepipe.kernel.names import arguments_of, callee
 from tilepipe.kernel.resolve import NotProvedError
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.spread import blocks
@@ -68,7 +68,8 @@ class _Named(Forms):
             helper = _returned(self.scopes.model, callee(value.node), value.scope)
             if helper is None or depth > _TURNS:
                 raise
-            return self.form(self.expanded_call(value, helper), depth + 1)
+            arguments = [self._text(a) for a in arguments_of(value.node)]
+            return self.form(self.expanded(value, expand(helper, arguments)), depth + 1)
 
 
 class _Enumerated(Spreader):
