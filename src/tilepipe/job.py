@@ -182,7 +182,9 @@ class Job:
         if isinstance(answers, Refusal):
             return answers
         built = build(found, answers)
-        model = built if isinstance(built, Refusal) else settled(built, answers, self._block)
+        # The problem's launch is that of the instance looked at: another's blocks may have another shape.
+        launched = self._block if self.template_id is None else None
+        model = built if isinstance(built, Refusal) else settled(built, answers, launched)
         if isinstance(model, Refusal):
             return model
         return model, repartitioned(model, answers, self._block)

@@ -16,6 +16,7 @@ from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.macros import enclosed
+from tilepipe.kernel.names import arguments_of
 from tilepipe.kernel.owned import may_be_owned
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
@@ -382,10 +383,9 @@ class Copies:
         if node.type == "call_expression":
             name = node.child_by_field_name("function")
             if name is not None and self.text(span(name)).startswith("__ld"):
-                listed = node.child_by_field_name("arguments")
-                argument = listed.named_children[0] if listed is not None else None
-                if argument is not None:
-                    text = self.text(span(argument))
+                arguments = arguments_of(node)
+                if arguments:
+                    text = self.text(span(arguments[0]))
                     return text[1:] if text.startswith("&") else f"*({text})"
         return self.text(span(node))
 

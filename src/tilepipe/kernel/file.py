@@ -282,7 +282,8 @@ def _template_parameters(outer: Node) -> tuple[str, ...]:
     if outer.type != "template_declaration":
         return ()
     listed = outer.child_by_field_name("parameters")
-    return tuple(p.text.decode() for p in listed.named_children if p.text) if listed is not None else ()
+    written = (p for p in listed.named_children if p.type != "comment") if listed is not None else ()
+    return tuple(p.text.decode() for p in written if p.text)
 
 
 def _file_arrays(root: Node, source: SourceFile) -> Iterator[tuple[Symbol, Node | None]]:

@@ -104,7 +104,8 @@ def all_macros(root: Node) -> list[Macro]:
                 body = value.text.decode() if value is not None and value.text else ""
                 names = None
                 if parameters is not None:
-                    names = tuple(c.text.decode() for c in parameters.named_children if c.text)
+                    listed = (c for c in parameters.named_children if c.type != "comment")
+                    names = tuple(c.text.decode() for c in listed if c.text)
                 macro = Macro(name.text.decode(), names, _COMMENT.sub(" ", _LINE_JOIN.sub(" ", body)).strip())
                 found.append(macro)
         elif node.type.startswith("preproc_") or node.type in _CONTAINERS:

@@ -277,9 +277,10 @@ def lambda_function(name: str, node: Node) -> Function:
     """A lambda expression as a function."""
     declarator = node.child_by_field_name("declarator")
     between = declarator.child_by_field_name("parameters") if declarator is not None else None
-    parameters = tuple(between.named_children) if between is not None else ()
+    listed = between.named_children if between is not None else []
+    parameters = tuple(p for p in listed if p.type != "comment")
     body = node.child_by_field_name("body")
     captures = node.child_by_field_name("captures")
-    listed = (captures.text or b"").decode().strip("[] ").split(",") if captures is not None else []
-    by_copy = any("=" in c or not (c.strip() in ("", "this") or c.strip().startswith("&")) for c in listed)
+    captured = (captures.text or b"").decode().strip("[] ").split(",") if captures is not None else []
+    by_copy = any("=" in c or not (c.strip() in ("", "this") or c.strip().startswith("&")) for c in captured)
     return Function(name, node, parameters, body if body is not None else node, captures_copies=by_copy)

@@ -250,7 +250,8 @@ class Builder:
             named = named.child_by_field_name("name")
         listed = named.child_by_field_name("arguments") if named is not None else None
         explicit = named is not None and named.type == "template_function" and listed is not None
-        given = [self.a.source.slice(span(a)) for a in listed.named_children] if explicit and listed else []
+        arguments = [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
+        given = [self.a.source.slice(span(a)) for a in arguments] if explicit else []
         known, deduced = [], []
         spelled = " ".join((p.text or b"").decode() for p in function.parameters)
         spelled = re.sub(r"\[\s*\w+\s*[^\]\w\s][^\]]*\]", "", spelled)  # nothing is deduced from `[N + 1]`

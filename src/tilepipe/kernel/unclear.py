@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel.binding import introductions, names_within
+from tilepipe.kernel.binding import introduced, introductions, names_within
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.macros import ambiguous
+from tilepipe.kernel.names import Function
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _COORDINATES = ("blockDim", "blockIdx", "gridDim", "threadIdx", "warpSize")
+_SCOPES = ("namespace_definition", "declaration_list", "linkage_specification")
 _OWN_COORDINATE = re.compile(rb"\b(?:blockDim|blockIdx|gridDim|threadIdx|warpSize)\b(?!\s*\.)")
 
 
 def unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
-    """TP020: a macro that kernel, functions or other macros use has one meaning in the file."""
-    node = file.tree.root.named_descendant_for_byte_range(kernel.span.start, kernel.span.end)
-    own = names_within(node, file.macros) if node is not None else frozenset()
+    """TP020: a macro that kernel, functions that it may call, or macros in either use has one meaning in the file."""
+    node = _node(file, kernel)
+    own = names_within(node, file.macros)
     # A value that names a variable of the kernel is more than a value.
     several = {n: m for n, m in file.macros.items() if m.others}
     naming = {n for n, m in several.items() if own & set(_WORD.findall(" ".join((m.body, *m.others))))}
     unclear = ambiguous(file.tree.root) | naming
-    if not unclear:
-        return None
-    texts = [
-        file.source.slice(kernel.span),
-        *((f.node.text or b"").decode() for f in file.functions.values()),
-    ]
-    texts += [m.body for m in file.macros.values()]
-    used = sorted(unclear & {w for text in texts for w in _WORD.findall(text)})
+    used = sorted(unclear & _reached(file, node)) if unclear else []
     if not used:
         return None
     return refusal(
@@ -42,10 +40,16 @@ def unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
 
 
 def taken_coordinate(file: CudaFile, kernel: KernelText) -> Refusal | None:
-    """TP020: a name of CUDA's for threads and blocks that the file declares itself, which proofs take for CUDA's."""
+    """TP020: a name of CUDA's for threads and blocks that the kernel, what it may call, or the file around them
+    declares itself, which proofs take for CUDA's. What host functions call so is theirs."""
     if not _OWN_COORDINATE.search(file.source.data):
         return None
-    names = {name for name, _ in introductions(file.tree.root, file.macros)} | file.macros.keys()
+    node = _node(file, kernel)
+    reached = _reached(file, node)
+    within = [node, *(f.node for name in reached for f in _functions(file, name))]
+    names = {name for root in within for name, _ in introductions(root, file.macros)}
+    names |= {name for child in _at_file_scope(file.tree.root) for name, _ in introduced(child, file.macros)}
+    names |= file.macros.keys()
     name = next((n for n in sorted(_COORDINATES) if n in names), None)
     if name is None:
         return None
@@ -56,3 +60,36 @@ def taken_coordinate(file: CudaFile, kernel: KernelText) -> Refusal | None:
         "a name of CUDA's for threads and blocks",
         f"give the file's own `{name}` another name",
     )
+
+
+def _node(file: CudaFile, kernel: KernelText) -> Node:
+    found = file.tree.root.named_descendant_for_byte_range(kernel.span.start, kernel.span.end)
+    return found if found is not None else file.tree.root
+
+
+def _functions(file: CudaFile, name: str) -> tuple[Function, ...]:
+    found = file.functions.get(name)
+    return (found, *found.overloads) if found is not None else ()
+
+
+def _reached(file: CudaFile, kernel: Node) -> frozenset[str]:
+    """The words of the kernel's text, and of the functions and macros of the file that any of them names in turn."""
+    reached: set[str] = set()
+    ahead = set(_WORD.findall((kernel.text or b"").decode()))
+    while ahead:
+        word = ahead.pop()
+        reached.add(word)
+        texts = [(f.node.text or b"").decode() for f in _functions(file, word)]
+        macro = file.macros.get(word)
+        texts += [macro.body, *macro.others] if macro is not None else []
+        ahead |= {w for text in texts for w in _WORD.findall(text)} - reached
+    return frozenset(reached)
+
+
+def _at_file_scope(root: Node) -> Iterator[Node]:
+    """What stands in the file or in one of its namespaces, under a condition perhaps."""
+    for node in root.named_children:
+        if node.type in _SCOPES or node.type.startswith("preproc_"):
+            yield from _at_file_scope(node)
+        else:
+            yield node
