@@ -248,11 +248,10 @@ class Job:
             bool(find_launches(self.file, self.kernel)),
         )
         plan = make_plan(model, self.arch, have, self._work(model, size), wishes, self.wide)
-        if self.padded is not None and self.padding is not None:
-            if not self.tries_padding:
-                plan = with_padded_passed_over(plan, PAD, self.padding.added, _UNTIMED)
-            elif isinstance(self.padded.plan, Plan):
-                plan = with_padded(plan, self.padded.plan, PAD)
+        if self.padding is not None and self.padding.edits and not self.tries_padding:
+            plan = with_padded_passed_over(plan, PAD, self.padding.added, _UNTIMED)
+        elif self.padded is not None and isinstance(self.padded.plan, Plan):
+            plan = with_padded(plan, self.padded.plan, PAD)
         if any(wishes.admit(c) for c in plan.candidates):
             return plan
         ids = ", ".join(c.id for c in plan.candidates)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from tree_sitter import Node
 
@@ -117,48 +118,77 @@ def _text(node: Node) -> str:
     return node.text.decode() if node.text else ""
 
 
-def binder(name: str, at: Node, macros: Mapping[str, Macro]) -> Introduction | None:
-    """The innermost introduction of a name seen from a node within a function; None where the function has none.
+@dataclass(frozen=True)
+class _Seen:
+    """An introduction within a node, as what stands in that node sees it: from its part at `since` on; where it is not
+    `everywhere`, from the name on; and not from within `not_within`."""
 
-    What introduces a name counts from where it stands; in a class, everywhere.
-    """
-    node = at
-    while node.parent is not None:
-        outer = node.parent
-        for part, whole in _introducing(outer, node):
-            for found, offset in introduced(part, macros):
-                if found == name and (whole or offset <= at.start_byte):
-                    return offset, part.type
-        if outer.type in ("translation_unit", "namespace_definition"):
-            return None
-        node = outer
-    return None
+    offset: int
+    kind: str
+    since: int
+    everywhere: bool
+    not_within: Node | None
 
 
-def _introducing(outer: Node, node: Node) -> Iterator[tuple[Node, bool]]:
-    """The parts of a node around another whose names the inner one sees, innermost first, each with whether it sees
-    those that come later too."""
+class Binder:
+    """The innermost introduction of a name seen from a node within a function. What a node introduces is kept, since
+    many names are looked up from many places of few functions."""
+
+    def __init__(self, macros: Mapping[str, Macro]) -> None:
+        self.macros = macros
+        self._seen: dict[Node, dict[str, list[_Seen]]] = {}
+
+    def bound(self, name: str, at: Node) -> Introduction | None:
+        """The introduction; None where the function has none. What introduces a name counts from where it stands; in a
+        class, everywhere."""
+        node = at
+        while node.parent is not None:
+            outer = node.parent
+            for seen in self._within(outer).get(name, ()):
+                visible = seen.since <= node.start_byte and seen.not_within != node
+                if visible and (seen.everywhere or seen.offset <= at.start_byte):
+                    return seen.offset, seen.kind
+            if outer.type in ("translation_unit", "namespace_definition"):
+                return None
+            node = outer
+        return None
+
+    def _within(self, outer: Node) -> dict[str, list[_Seen]]:
+        """What a node introduces by name, innermost first."""
+        if outer not in self._seen:
+            found: dict[str, list[_Seen]] = {}
+            for part, since, everywhere, not_within in _introducing(outer):
+                for name, offset in introduced(part, self.macros):
+                    found.setdefault(name, []).append(_Seen(offset, part.type, since, everywhere, not_within))
+            self._seen[outer] = found
+        return self._seen[outer]
+
+
+def _introducing(outer: Node) -> Iterator[tuple[Node, int, bool, Node | None]]:
+    """The parts of a node whose names what stands in it sees, innermost first: each with the place from which on it
+    counts, whether names that come later are seen too, and from within which part it is not seen."""
     kind = outer.type
     if kind in ("compound_statement", "case_statement"):
-        yield from ((c, False) for c in reversed(outer.named_children) if c.start_byte <= node.start_byte)
+        yield from ((c, c.start_byte, False, None) for c in reversed(outer.named_children))
     elif kind == "declaration":
-        yield outer, False
+        yield outer, outer.start_byte, False, None
     elif kind in _HEADED:
         for field in ("initializer", "condition", "declarator", "parameters"):
             head = outer.child_by_field_name(field)
-            if head is not None and head.start_byte <= node.start_byte:
-                yield from ((part, False) for part in _heads(head))
+            if head is not None:
+                yield from ((part, head.start_byte, False, None) for part in _heads(head))
     elif kind in _FUNCTIONS:
         declarator = outer.child_by_field_name("declarator")
-        yield from ((p, True) for p in _parameters(declarator))
+        yield from ((p, outer.start_byte, True, None) for p in _parameters(declarator))
         captures = outer.child_by_field_name("captures")
-        if captures is not None and captures != node:
-            yield from ((c, True) for c in captures.named_children if c.type == "lambda_capture_initializer")
+        for c in captures.named_children if captures is not None else ():
+            if c.type == "lambda_capture_initializer":
+                yield c, outer.start_byte, True, captures
     elif kind == "field_declaration_list":
-        yield from ((c, True) for c in outer.named_children)
+        yield from ((c, outer.start_byte, True, None) for c in outer.named_children)
     elif kind == "template_declaration":
         listed = outer.child_by_field_name("parameters")
-        yield from ((c, True) for c in (listed.named_children if listed is not None else ()))
+        yield from ((c, outer.start_byte, True, None) for c in (listed.named_children if listed else ()))
 
 
 def _heads(head: Node) -> Iterator[Node]:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from tilepipe.kernel.binding import (
+    Binder,
     Introduction,
-    binder,
     function_name,
     introduced,
     namespaces,
@@ -46,6 +46,7 @@ class Meanings:
     def __init__(self, file: CudaFile) -> None:
         self.file = file
         self.root = file.tree.root
+        self._binder = Binder(file.macros)
         self._bodies: dict[str, set[str]] = defaultdict(set)
         self._headers = [{m.name for m in all_macros(root)} for root in file.header_roots]
         header_macros = frozenset[str]().union(*self._headers)
@@ -147,7 +148,7 @@ class Meanings:
 
     def bound(self, name: str, at: Node) -> Introduction | None:
         """What introduces a name within the function around a node."""
-        return binder(name, at, self.file.macros)
+        return self._binder.bound(name, at)
 
     def same(self, words: Iterable[str], here: Node, there: Node) -> bool:
         """Whether names mean the same at two nodes of the file."""

@@ -130,7 +130,7 @@ class _Padder:
         if rows * PAD % BLOCK:
             raise KeepsLayoutError(f"the padding of {rows} rows is no multiple of {BLOCK} bytes")
         more = PAD // size
-        shape = Rows(row // size, more, self._row_name(array, row // size))
+        shape = Rows(row // size, more, self._row_name(array, row // size) if array.rank == 1 else "")
         accesses = Accesses(self.model, self.ranges, self._constant, array, size, shape)
         edits = [self._longer(extent, more if array.rank == 2 else rows * more), *accesses.index_edits()]
         for access in accesses.found():

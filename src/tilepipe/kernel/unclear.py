@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -48,8 +49,7 @@ def taken_coordinate(file: CudaFile, kernel: KernelText) -> Refusal | None:
     reached = _reached(file, node)
     within = [node, *(f.node for name in reached for f in _functions(file, name))]
     names = {name for root in within for name, _ in introductions(root, file.macros)}
-    names |= {name for child in _at_file_scope(file.tree.root) for name, _ in introduced(child, file.macros)}
-    names |= file.macros.keys()
+    names |= _of_the_file(file) | file.macros.keys()
     name = next((n for n in sorted(_COORDINATES) if n in names), None)
     if name is None:
         return None
@@ -60,6 +60,13 @@ def taken_coordinate(file: CudaFile, kernel: KernelText) -> Refusal | None:
         "a name of CUDA's for threads and blocks",
         f"give the file's own `{name}` another name",
     )
+
+
+@lru_cache(maxsize=8)  # a file has many kernels
+def _of_the_file(file: CudaFile) -> frozenset[str]:
+    """The names that the file or one of its namespaces declares."""
+    declaring = _at_file_scope(file.tree.root)
+    return frozenset(name for child in declaring for name, _ in introduced(child, file.macros))
 
 
 def _node(file: CudaFile, kernel: KernelText) -> Node:

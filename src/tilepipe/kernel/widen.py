@@ -133,6 +133,7 @@ def body_node(found: Study) -> Node | None:
     return found.file.tree.root.named_descendant_for_byte_range(body.start, body.end)
 
 
+@lru_cache(maxsize=16)  # each kind of copy asks for its own
 def maybe_constants(found: Study, root: Node | None) -> list[str]:
     """Names below `root` that are neither the kernel's parameters nor its variables: macros, constants, template
     arguments."""
@@ -155,7 +156,6 @@ def _otherwise_meant(found: Study, root: Node | None, wanted: list[tuple[str, No
     return {name for name, node in wanted if not known.same(re.findall(r"[A-Za-z_]\w*", name), node, place)}
 
 
-@lru_cache(maxsize=64)  # each kind of copy asks for its own
 def _mentioned(root: Node) -> tuple[tuple[str, Node], ...]:
     """Names below `root` that are not those of what is called, and where they stand."""
     found: list[tuple[str, Node]] = []
