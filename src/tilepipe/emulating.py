@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.emulator.profile import Profile
 from tilepipe.evidence.compare import errors_against
-from tilepipe.evidence.sampling import estimated_flops, sample_blocks
+from tilepipe.evidence.sampling import estimated_flops, sample_blocks, with_measured_work
 from tilepipe.job import Job
 from tilepipe.launch import CpuDevice, Finding, LaunchOptions, RunResult
 from tilepipe.launch.cpu import CpuKernel
@@ -122,7 +122,7 @@ def _run_size(
     case = make_case(problem, name, parameters, job.options.seed)
     if isinstance(case, Refusal):
         return case
-    sample = _sample(case, job.options.seed, blocks)
+    sample = _sample(with_measured_work(case, kernel), job.options.seed, blocks)
     launched = fresh_copy(case)
     late = kernel.run(launched, LaunchOptions(sample, profile=True))
     if isinstance(late, Refusal):

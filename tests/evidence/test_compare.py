@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilepipe.diagnostics import error
 from tilepipe.evidence.compare import errors_against
-from tilepipe.evidence.sampling import estimated_flops, sample_blocks
+from tilepipe.evidence.sampling import estimated_flops, sample_blocks, with_measured_work
+from tilepipe.launch.types import RunResult
 from tilepipe.problem import Array, Case
 
 
@@ -78,6 +80,41 @@ def test_samples(grid: tuple[int, int, int], flops: int, budget: int, seed: int)
         ends = [{0, n - 1} for n in grid]
         corners = {x + grid[0] * (y + grid[1] * z) for x in ends[0] for y in ends[1] for z in ends[2]}
         assert corners <= set(blocks)
+
+
+class Counting:
+    """A loaded kernel that says what its blocks did."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[tuple[int, ...] | None] = []
+
+    def run(self, case: Case, options: Any) -> Any:
+        self.asked.append(options.blocks)
+        return self.answer
+
+
+def test_work_that_no_problem_states_is_counted() -> None:
+    counted = RunResult(blocks_run=2, counters={"math": 3_000, "global_load_bytes": 500})
+    small = case([1.0], grid=(100, 1, 1))
+    kernel = Counting(counted)
+    known = with_measured_work(small, kernel)  # type: ignore[arg-type]
+    assert kernel.asked == [(0, 99)]
+    assert known.flops == (2 * 3_000 + 8 * 500) * 100 // 2
+    assert sample_blocks(small, 0, 100_000) is None  # by its arrays, all of it could run
+    assert len(sample_blocks(known, 0, 100_000) or ()) == 20
+
+
+@pytest.mark.parametrize("more", [{"flops": 7}, {"grid": (2, 1, 1)}])
+def test_stated_work_and_small_grids_are_left_alone(more: dict[str, Any]) -> None:
+    kernel = Counting(None)
+    given = case([1.0], **({"grid": (9, 1, 1)} | more))
+    assert with_measured_work(given, kernel) is given and not kernel.asked  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_does_not_run_has_no_counted_work() -> None:
+    given = case([1.0], grid=(9, 1, 1))
+    assert with_measured_work(given, Counting(error("TP302", "too large"))) is given  # type: ignore[arg-type]
 
 
 def test_estimates() -> None:

@@ -21,7 +21,7 @@ from tilepipe.evidence.compare import (
     wrote_something,
 )
 from tilepipe.evidence.promises import broken_promise
-from tilepipe.evidence.sampling import FULL_RUN_FLOPS, sample_blocks
+from tilepipe.evidence.sampling import FULL_RUN_FLOPS, sample_blocks, with_measured_work
 from tilepipe.evidence.types import Correctness, Races, SizeResult
 from tilepipe.launch.types import Device, Finding, LaunchOptions, Loaded, RunResult
 from tilepipe.problem import Case, KernelProblem, Parameter, Sizes, evaluate_reference, fresh_copy, make_case
@@ -169,7 +169,8 @@ def _check_size(subject: Subject, name: str, values: Sizes, seed: int, budget: i
     if broken is not None:
         note = f"the launch breaks what --assume align=16 promises: {broken}"
         return _Outcome(SizeResult(None, note=note), False, note, breaks_promise=True)
-    blocks = sample_blocks(case, seed, budget) if subject.device.kind == "cpu" else None
+    on_cpu = subject.device.kind == "cpu"
+    blocks = sample_blocks(with_measured_work(case, subject.original), seed, budget) if on_cpu else None
     if blocks is not None and changed_case.grid != case.grid:
         note = "too large to emulate in full, and another grid than the original's"
         return _Outcome(SizeResult(None, note=note), None, note)

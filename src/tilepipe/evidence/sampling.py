@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
-from tilepipe.problem import Case
+from tilepipe.diagnostics import Refusal
+from tilepipe.launch.types import LaunchOptions, Loaded
+from tilepipe.problem import Case, fresh_copy
 
 # Work per run, in FLOPs, that the emulator finishes in seconds; grids that need more are sampled.
 FULL_RUN_FLOPS = 200_000_000
@@ -19,6 +22,21 @@ def estimated_flops(case: Case) -> int:
         return max(case.flops, _FLOPS_PER_BYTE * (case.bytes or 0))
     traffic = case.bytes if case.bytes is not None else sum(a.data.nbytes for a in case.arrays)
     return _FLOPS_PER_BYTE * traffic
+
+
+def with_measured_work(case: Case, original: Loaded) -> Case:
+    """The case with its work in FLOPs, where the problem says nothing of it: what the emulator counts in the first and
+    the last block stands for all. Arrays do not tell how often a kernel goes through them, and a problem file with too
+    small ones must not make a run endless."""
+    total = case.grid[0] * case.grid[1] * case.grid[2]
+    if case.flops is not None or total <= _LEAST_BLOCKS:
+        return case
+    done = original.run(fresh_copy(case), LaunchOptions(blocks=(0, total - 1)))
+    if isinstance(done, Refusal) or not done.blocks_run:
+        return case
+    loaded = int(done.counters.get("global_load_bytes", 0))
+    work = 2 * int(done.counters.get("math", 0)) + _FLOPS_PER_BYTE * loaded
+    return replace(case, flops=max(estimated_flops(case), work * total // done.blocks_run))
 
 
 def sample_blocks(case: Case, seed: int, budget: int = FULL_RUN_FLOPS) -> tuple[int, ...] | None:
