@@ -198,7 +198,7 @@ def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:
     if isinstance(done, Refusal):
         return done
     base = base_report(job)
-    if done.failed and done.correctness.original_fault:
+    if done.correctness.original_fault:
         return original_at_fault(base, job, done)
     outcome: Outcome | None = "failed" if done.failed else None
     told = base.diagnostics + doubts(job, done)
