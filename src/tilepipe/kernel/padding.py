@@ -36,6 +36,7 @@ from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.mentions import KeepsLayoutError, identifiers
 from tilepipe.kernel.model import Answers, Ask, KernelModel
+from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.wmma import leading_dimensions
 from tilepipe.source import Edit
@@ -44,6 +45,7 @@ from tilepipe.source.parse import span
 PAD = 16  # bytes added to each row
 CHUNK = 16  # bytes that a lane's part of a matrix load takes
 FRAGMENT = 32  # bytes that a fragment's address is a multiple of
+_SIZE_OF = re.compile(r"sizeof\((?:const )?(\w+)\)")
 BLOCK = 128  # bytes, the coarsest alignment that shared variables are given
 
 
@@ -114,7 +116,15 @@ class _Padder:
         return value if isinstance(value, int) else None
 
     def _constant(self, text: str) -> int | None:
+        built_in = _SIZE_OF.fullmatch(text)
+        if built_in is not None and built_in[1] in SIZES and not self._declares(built_in[1]):
+            return SIZES[built_in[1]]  # a round of questions less
         return self._asked(text, self.model.tile.loop.span.start)
+
+    def _declares(self, kind: str) -> bool:
+        """Whether the file may give a type's name a meaning of its own."""
+        said = rf"\b(?:struct|class|union|enum|using|typedef|define)\b[^;{{]*\b{kind}\b"
+        return re.search(said, self.model.file.source.text) is not None
 
     # -- one array -----------------------------------------------------------------------------------------------
 
