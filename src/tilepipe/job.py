@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
+from tilepipe.kernel.apart import apart
 from tilepipe.kernel.collisions import settled
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.instance import Guard, guards, instance_asks, more_asks
@@ -187,7 +188,17 @@ class Job:
         model = built if isinstance(built, Refusal) else settled(built, answers, launched)
         if isinstance(model, Refusal):
             return model
-        return model, repartitioned(model, answers, self._block)
+        return self._mixed(model, launched) or (model, repartitioned(model, answers, self._block))
+
+    def _mixed(self, model: KernelModel, block: tuple[int, int, int] | None) -> Refusal | None:
+        """Why a tile may share elements with something else in its array."""
+        answers: dict[str, int | str | None] = {}
+        while (found := apart(model, answers, block, self.options.no_alias)).asks:
+            told = self.toolchain.answer(self.unit(model.file.source.text), _put(found.asks))
+            if isinstance(told, Refusal):
+                return told
+            answers |= told
+        return found.refused
 
     @cached_property
     def guards(self) -> tuple[Guard, ...] | Refusal:
