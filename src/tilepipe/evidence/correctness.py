@@ -18,6 +18,7 @@ from tilepipe.evidence.compare import (
     close_to,
     errors_against,
     first_difference,
+    max_difference,
     wrote_something,
 )
 from tilepipe.evidence.promises import broken_promise
@@ -92,8 +93,8 @@ class _Stopped:
 
 @dataclass(frozen=True)
 class _Trial:
-    """All runs at one size, before judgement. `changed` is the last run of the changed kernel, `unsteady`
-    says that the original differs from itself."""
+    """All runs at one size, before judgement. `changed` is the first run of the changed kernel that differs from the
+    original, or the last one; `unsteady` says that the original differs from itself."""
 
     case: Case  # as before every launch
     original: Case
@@ -231,7 +232,7 @@ def _try(
             return replace(trial, changed=ran)
         trial = replace(
             trial,
-            changed=ran.case,
+            changed=trial.changed if trial.difference else ran.case,
             difference=trial.difference or first_difference(first.case, ran.case),
             findings=trial.findings + ran.findings,
         )
@@ -248,6 +249,7 @@ def _judge(subject: Subject, trial: _Trial) -> _Outcome | Refusal:
         bitwise=None if trial.unsteady else trial.difference is None,
         sampled=trial.sampled,
         note=trial.difference or "",
+        max_difference=max_difference(trial.changed, trial.original) if trial.difference else None,
     )
     judged = _against_reference(subject, trial, trial.changed, result)
     if isinstance(judged, Refusal):
