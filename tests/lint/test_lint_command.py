@@ -83,3 +83,45 @@ def test_with_a_problem_file_the_emulator_looks_too(
     )
     assert main(["lint", str(path), "-p", str(problem)]) == 3
     assert "TP530" in capsys.readouterr().err
+
+
+_HELPED = """\
+__device__ __forceinline__ void put(volatile float* at, float x)
+{
+    *at = x;
+}
+extern "C" __global__ void k(const float* x, float* out)
+{
+    __shared__ float room[32];
+    put(&room[threadIdx.x], x[threadIdx.x]);
+    put(&out[threadIdx.x], room[threadIdx.x ^ 1]);
+}
+"""
+_HELPED_PROBLEM = """\
+schema = 1
+[kernels.k]
+grid = ["1"]
+block = ["32"]
+args = [{ name = "x", in = ["32"] }, { name = "out", out = ["32"] }]
+[kernels.k.sizes]
+small = { n = 1 }
+"""
+
+
+def test_a_race_in_a_helper_names_the_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, other = tmp_path / "k.cu", tmp_path / "other.cu"
+    for path in (source, other):
+        path.write_text(_HELPED)
+    source.with_suffix(".toml").write_text(_HELPED_PROBLEM)
+    told = {}
+    for words in (
+        ["lint", str(source), "-p", str(source.with_suffix(".toml"))],
+        ["verify", str(source), str(other)],
+        ["emulate", str(source)],
+    ):
+        assert main(words) == 3
+        shown = capsys.readouterr()
+        told[words[0]] = " ".join((shown.out + shown.err).split())
+    assert "the other side is line 3, called on line 8" in told["lint"]
+    assert "(line 9, and line 3, called on line 8)" in told["verify"]
+    assert "is on line 3, called on line 8" in told["emulate"]

@@ -320,15 +320,10 @@ def _original_fault(outcomes: Mapping[str, _Outcome]) -> str:
     """What the original does wrong by itself, at the first size where it does; empty where nothing."""
     for name, outcome in outcomes.items():
         shown = _distinct(list(outcome.original_findings))[:_MAX_FINDINGS]
-        findings = "; ".join(f"{f.message}{_at_lines(f)}" for f in shown)
+        findings = "; ".join(f"{f.message}{f.in_lines}" for f in shown)
         if fault := findings or outcome.original_fault:
             return f"at size {name}: {fault}"
     return ""
-
-
-def _at_lines(finding: Finding) -> str:
-    lines = ", ".join(map(str, finding.lines))
-    return f" (line{'s' if len(finding.lines) > 1 else ''} {lines})" if lines else ""
 
 
 def _races(device: Device, outcomes: Mapping[str, _Outcome]) -> Races:

@@ -207,6 +207,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "kind": finding.kind,
         "message": finding.message,
         "lines": list(finding.lines),
+        **({"calls": list(finding.calls)} if any(finding.calls) else {}),
         "where": finding.where,
         "threads": list(finding.threads),
         "interval": finding.interval,

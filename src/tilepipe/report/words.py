@@ -267,13 +267,9 @@ def _remark(result: SizeResult) -> str:
 def _races(races: Races) -> str:
     if not races.findings:
         return races.reason or f"no findings by {races.method}"
-    shown = [f"{f.kind} {f.where} {_lines(f.lines)}: {f.message}" for f in races.findings[:MAX_FINDINGS]]
+    shown = [f"{f.kind} {f.where}{f.in_lines}: {f.message}" for f in races.findings[:MAX_FINDINGS]]
     more = len(races.findings) - len(shown)
     return "\n".join(shown + ([f"and {more} more"] if more else []))
-
-
-def _lines(lines: Sequence[int]) -> str:
-    return f"(line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))})" if lines else ""
 
 
 def _sass(sass: Sass) -> str:
