@@ -65,7 +65,7 @@ def test_a_kernel_that_is_not_followed_is_named_on_request_only(
     path.write_text(text.replace("wait_prior(STAGES - 2)", "wait_prior(unknown_count())"))
     assert main(["lint", str(path)]) == 0
     messages = capsys.readouterr().err
-    assert "TP540" not in messages and "no findings; 1 kernel could not be followed" in messages
+    assert "TP540" not in messages and "no findings; 1 kernel could not be followed (--verbose" in messages
     assert main(["lint", str(path), "--verbose"]) == 0
     assert "TP540" in capsys.readouterr().err
 
@@ -125,3 +125,15 @@ def test_a_race_in_a_helper_names_the_call(tmp_path: Path, capsys: pytest.Captur
     assert "the other side is line 3, called on line 8" in told["lint"]
     assert "(line 9, and line 3, called on line 8)" in told["verify"]
     assert "is on line 3, called on line 8" in told["emulate"]
+
+
+def test_kernels_without_a_pipeline_are_no_findings_but_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A barrier is missing: nothing here has looked for it."""
+    path = tmp_path / "k.cu"
+    path.write_text((ROOT / "examples" / "igemm_wmma.cu").read_text().replace("__syncthreads();", "", 1))
+    assert main(["lint", str(path)]) == 0
+    assert "no findings; 1 kernel has no pipeline to look at: their barriers" in capsys.readouterr().err
+    assert main(["lint", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["without_pipeline"] == ["igemm_wmma"]
