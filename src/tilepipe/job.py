@@ -41,7 +41,7 @@ from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.resources import Resources as Usage
 from tilepipe.toolchain.types import Compiled
-from tilepipe.wishes import wishes_of
+from tilepipe.wishes import others_listed, wishes_of
 
 DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
@@ -265,8 +265,8 @@ class Job:
             plan = with_padded(plan, self.padded.plan, PAD)
         if any(wishes.admit(c) for c in plan.candidates):
             return plan
-        ids = ", ".join(c.id for c in plan.candidates)
-        return error("TP124", f"there is no candidate {wishes.words}", help=f"the candidates are: {ids}")
+        listed = others_listed([c.id for c in plan.candidates], wishes.candidate)
+        return error("TP124", f"there is no candidate {wishes.words}", help=listed)
 
     @property
     def _block(self) -> tuple[int, int, int] | None:
