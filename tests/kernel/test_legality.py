@@ -203,6 +203,40 @@ def test_the_page_shows_a_refused_kernel_and_a_legal_one(page: Path) -> None:
     assert isinstance(answer(after), Study)
 
 
+_LOAD = "void load(float* t, const float* from, int k) { t[threadIdx.x] = from[k * 128 + threadIdx.x]; }\n"
+_FILLED = "s[threadIdx.x] = a[k * 128 + threadIdx.x];"
+
+
+@pytest.mark.parametrize("given", ["s, a, k", "s, a + k * 128, 0"])
+@pytest.mark.parametrize(
+    ("head", "call"),
+    [
+        ("struct L { static __device__ " + _LOAD + "};\n", "L::load({});"),
+        ("struct L { __device__ " + _LOAD + "};\n", "L().load({});"),
+        ("namespace deep { __device__ " + _LOAD + "}\nnamespace d = deep;\n", "d::load({});"),
+    ],
+)
+def test_a_helper_that_is_not_followed_is_what_is_named(head: str, call: str, given: str) -> None:
+    """What it may do to `k` and the tile is nobody else's fault."""
+    found = answer(head + KERNEL.replace(_FILLED, call.format(given)))
+    assert isinstance(found, Refusal)
+    (told,) = found.diagnostics
+    assert told.code == "TP018" and "`load`, whose effect is not known" in told.message
+    assert told.place is not None and call.partition("load")[0] + "load(" in told.place.text
+    assert "in no class" in told.help and "without an alias" in told.help
+
+
+def test_a_helper_of_a_namespace_is_followed() -> None:
+    head = "namespace deep { __device__ " + _LOAD + "}\n"
+    assert isinstance(answer(head + KERNEL.replace(_FILLED, "deep::load(s, a, k);")), Study)
+
+
+def test_a_count_that_differs_between_threads_stays_TP011_beside_an_unknown_call() -> None:
+    text = "void note(float*);\n" + KERNEL.replace("int k = 0;", "int k = threadIdx.x;")
+    found = answer(text.replace(_FILLED, _FILLED + " note(&sum);"))
+    assert isinstance(found, Refusal) and found.diagnostics[0].code == "TP011"
+
+
 def test_a_promise_about_aliases_is_taken() -> None:
     text = edited(PAIRS["store into the input"].refused)
     assert isinstance(answer(text, frozenset({"a"})), Study)
