@@ -74,6 +74,17 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "head": _GET,
         "body": "float x[2]; get(x, &t[g][threadIdx.x & 126], 6); acc += x[0] * x[1]",
     },
+    "a pointer into the tile": {
+        "body": "const float* p = &t[g][threadIdx.x]; float x; x = p[0]; acc += x * x",
+    },
+    "a pointer to the group's row, by an index that the math uses": {
+        "body": "const int row = 7 - g; const float* const p = t[row]; float x[2]; x[0] = p[threadIdx.x]; "
+        "x[1] = *(p + (threadIdx.x ^ 1)); acc += x[0] * x[1] + row",
+    },
+    "an index by an index": {
+        "body": "const int row = 7 - g; const int twice = 2 * row; float x; "
+        "x = t[twice / 2][threadIdx.x]; acc += x * twice",
+    },
     "a loop over elements": {
         "loop": "for (int g = 0; g < 8; ++g)",
         "body": "float x[2]; for (int i = 0; i < 2; ++i) x[i] = t[g][threadIdx.x ^ i]; acc += x[0] * x[1]",
@@ -157,6 +168,23 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
         "under a condition",
     ),
     "an odd number of groups": ({"loop": "for (int g = 0; g < 7; ++g)"}, "even number"),
+    "an alignment": (
+        {
+            "body": "alignas(8) float x[2]; x[0] = t[g][threadIdx.x]; x[1] = t[g][threadIdx.x ^ 1]; acc += x[0] * x[1]"
+        },
+        "states an alignment",
+    ),
+    "an alignment of a fragment that is declared before the tile loop": (
+        {
+            "before": "float x[3] __attribute__((aligned(8)));",
+            "body": "x[0] = t[g][threadIdx.x]; acc += x[0]",
+        },
+        "states an alignment",
+    ),
+    "a pointer into the tile that the math uses": (
+        {"body": "const float* p = &t[g][threadIdx.x]; float x; x = p[0]; if (p) acc += x"},
+        "which points into a tile",
+    ),
     "one group": ({"loop": "for (int g = 0; g < 1; ++g)"}, "even number"),
     "an unknown number of groups": (
         {"loop": "for (int g = 0; g < min(n, 8); ++g)"},

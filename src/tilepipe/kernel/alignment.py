@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.sizes import SIZES
 from tilepipe.source import SourceFile, Span
 from tilepipe.source.lexical import blank, closing, lexemes
 
@@ -20,6 +22,27 @@ def stated(source: SourceFile, decl: Span) -> list[tuple[Span, Span]]:
         end = closing(data, match.end() - 1) or decl.end
         found.append((Span(match.start(), end), Span(match.end(), end - 1)))
     return found
+
+
+def aligned_rows(file: CudaFile, decl: Span) -> bool:
+    """Whether all in a row of variables, each declared like this one, are aligned as it states, by numbers alone."""
+    node = file.tree.root.named_descendant_for_byte_range(decl.start, decl.end)
+    kind = node.child_by_field_name("type") if node is not None else None
+    size = SIZES.get((kind.text or b"").decode()) if kind is not None else None
+    texts = [file.source.slice(within).strip() for _, within in stated(file.source, decl)]
+    if node is None or size is None or not all(t.isdigit() and int(t) for t in texts):
+        return False
+    for declarator in node.children_by_field_name("declarator"):
+        bytes_, current = size, declarator
+        if current.type == "init_declarator":
+            current = current.child_by_field_name("declarator") or current
+        while current.type == "array_declarator":
+            extent = (current.child_by_field_name("size") or current).text or b""
+            bytes_ *= int(extent) if extent.isdigit() else 0
+            current = current.child_by_field_name("declarator") or current
+        if current.type != "identifier" or not bytes_ or any(bytes_ % int(t) for t in texts):
+            return False
+    return True
 
 
 def may_be_raised(source: SourceFile, decl: Span) -> bool:

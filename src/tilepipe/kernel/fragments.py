@@ -17,39 +17,27 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from tree_sitter import Node
-
+from tilepipe.kernel.alignment import aligned_rows, stated
 from tilepipe.kernel.askedtypes import asked_name
 from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.elements import (
-    UNCLEAR,
-    apart,
-    is_plain_declaration,
     last_identifier,
     local_types,
-    nodes,
     text_of,
-    unlike_loads,
 )
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.fragmentloads import ARITHMETIC, Loads, node_of
 from tilepipe.kernel.loader import Split
-from tilepipe.kernel.macros import expansion_body, written
+from tilepipe.kernel.macros import written
 from tilepipe.kernel.statements import Statement, acts
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, counted
-from tilepipe.kernel.zeros import is_built_in, is_vector
 from tilepipe.source.parse import span
 
 MAX_GROUPS = 64  # groups of a tile: the loop is unrolled, so that slots are registers
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_MATRIX_LOAD = re.compile(r"(\w+\s*::\s*)*load_matrix_sync\s*\(")
-_ARITHMETIC = re.compile(
-    r"(unsigned |signed |const )*(float|double|int|unsigned|char|short|long|half|bool)\d?( int| long)*"
-)
-_OPERATOR = re.compile(r"\boperator\s*(?:=(?!=)|\[\s*\]|->\*?|,|&\s*\(\s*\)|\*\s*\(\s*\))")
-_DEFAULTED = re.compile(r"\s*\([^()]*\)[^;{]*=\s*(?:default|delete)\b")
 _ZERO = re.compile(r"\{\s*(0(\.0*)?f?)?\s*,?\s*\}")
 
 
@@ -107,10 +95,10 @@ class _Search:
         names |= frozenset(s for load in loads if load.kind == "declaration" for s in load.declares)
         if not math or not names:
             return "one statement both loads fragments and multiplies"
-        for load in loads:
-            why = self._refused_load(load, names)
-            if why:
-                return why
+        read = Loads(self.file, self.tile, names, self._changing(names))
+        why = next((w for load in loads if (w := read.refused(load))), "")
+        if why:
+            return why
         needed = self._index_declarations(loop, loads, names)
         if isinstance(needed, str):
             return needed
@@ -118,14 +106,18 @@ class _Search:
         why = why or next((w for s in (*loads, *math) if (w := self._renamed(s, names))), "")
         why = (
             why
-            or self._own_operators(loads, names)
-            or self._loaded_again(body.children, loads, math, names)
+            or read.own_operators(loads)
+            or read.loaded_again(body.children, loads, math)
             or self._asked_type(names)
             or self._own_type([*loads, *needed], names)
+            or self._own_alignment([*loads, *needed], names)
         )
         if why:
             return why
-        used = frozenset(s for m in math for s in m.effects().uses | m.effects().defs)
+        used = _used_by([m for m in math if m not in needed], needed)
+        kept = next((s for n in needed for s in n.declares & used if self._into_tile(s)), None)
+        if kept is not None:
+            return f"the math uses `{kept.name}`, which points into a tile"
         chosen = {id(s) for s in (*loads, *needed)}
         ordered = tuple(s for s in body.children if id(s) in chosen)
         gone = [s for s in body.children if s in loads or (s in needed and not s.declares & used)]
@@ -156,56 +148,6 @@ class _Search:
     def _item(self, statement: Statement) -> Item:
         return self.tile.flow.of[id(statement)]
 
-    def _refused_load(self, load: Statement, names: frozenset[Symbol]) -> str:
-        """Why a statement that reads the tiles cannot run a group ahead, "" if it can."""
-        line = self.file.source.line_of(load.span.start)
-        effects = load.effects()
-        if effects.global_reads() or effects.opaque or effects.flags - {"asm"}:
-            return f"line {line} does more than load fragments"
-        if effects.shared_reads() - self.tile.staged - self.tile.invariant:
-            return f"line {line} reads shared memory that the loop writes"
-        called = {id(s): c for c in load.walk() if c.kind == "call" for s in c.walk()}
-        for statement in load.walk():
-            if statement.kind in ("if", "while", "do", "other"):
-                return f"line {line} loads fragments under a condition"
-            if statement.is_loop and counted(self.file, statement, None, called.get(id(statement))) is None:
-                return f"line {line}: how often a fragment is loaded is not understood"
-            if statement.kind == "call" and statement.call is not None and statement.call.is_lambda:
-                return f"line {line} loads fragments by a lambda"
-            if statement.kind == "declaration" and statement is not load and statement.declares & names:
-                return f"line {line} declares a fragment where it loads it"
-        if load.kind == "declaration" and not is_plain_declaration(self._node(load)):
-            return f"line {line} declares fragments in a form that cannot be split"
-        return self._moving_element(load, names)
-
-    def _moving_element(self, load: Statement, names: frozenset[Symbol]) -> str:
-        """Why the elements loaded may differ from group to group, "" if they are the same ones."""
-        line = self.file.source.line_of(load.span.start)
-        own = _loop_counters(load)
-        for statement in load.walk():
-            if statement.is_loop and statement.own.uses - own & self._changing(names):
-                return f"line {line}: how much is loaded differs between groups"
-        words = {s.name for s in names}
-        for statement in load.walk():
-            if statement.own.uses & names and not self._only_fills(statement, words):
-                return f"line {line} computes a fragment from what it held before"
-        moving = {s.name for s in self._changing(names)} - {s.name for s in own}
-        spelled = self._spelled(self._node(load))
-        pointers = dict.fromkeys(words, False)
-        why = unlike_loads(spelled, pointers, moving) if spelled is not None else UNCLEAR
-        if why:
-            return f"line {line}: {why}"
-        for statement in load.walk():
-            if statement.kind == "call" and not self._same_in_callee(statement, words):
-                return f"line {line}: the helper that loads a fragment is not followed"
-        return ""
-
-    def _only_fills(self, statement: Statement, words: set[str]) -> bool:
-        """Whether a statement is a matrix load, which names the fragment as a value but replaces it."""
-        text = self.file.source.slice(statement.span)
-        call = _MATRIX_LOAD.match(text)
-        return call is not None and not set(_WORD.findall(text[call.end() :].partition(",")[2])) & words
-
     def _renamed(self, statement: Statement, names: frozenset[Symbol]) -> str:
         """Why a statement of the loop body reaches a fragment otherwise than by its name, "" if it does not."""
         for inner in statement.walk():
@@ -218,48 +160,6 @@ class _Search:
                 return f"line {line} reaches a fragment under another name"
         return ""
 
-    def _loaded_again(
-        self,
-        body: tuple[Statement, ...],
-        loads: list[Statement],
-        math: list[Statement],
-        names: frozenset[Symbol],
-    ) -> str:
-        """Why a fragment holds different elements at different places of one group, "" if it does not."""
-        used: dict[Symbol, list[Statement]] = {}
-        for statement in body:
-            if statement in loads:
-                for symbol in sorted(statement.effects().defs & used.keys(), key=lambda s: s.key):
-                    if not self._apart(symbol, statement, used[symbol]):
-                        line = self.file.source.line_of(statement.span.start)
-                        return f"line {line} loads the fragment `{symbol.name}` anew behind its use"
-            elif statement in math:
-                for symbol in statement.effects().uses & names:
-                    used.setdefault(symbol, []).append(statement)
-        return ""
-
-    def _apart(self, symbol: Symbol, load: Statement, uses: list[Statement]) -> bool:
-        """Whether a load leaves the elements of a fragment alone that are used before it."""
-        texts = [self._spelled(self._node(s)) for s in (load, *uses)]
-        found = [t for t in texts if t is not None]
-        vector = is_vector(self.file, symbol.type)
-        return len(found) == len(texts) and apart(symbol.name, symbol.rank, vector, found[0], found[1:])
-
-    def _own_operators(self, loads: list[Statement], names: frozenset[Symbol]) -> str:
-        """Why assigning to a fragment may run code of the author's, "" if it does not."""
-        texts = [text_of(root) for root in self.file.roots]
-        written_out = [m for t in texts for m in _OPERATOR.finditer(t) if not _DEFAULTED.match(t, m.end())]
-        if not written_out:
-            return ""
-        spelled = [self._spelled(self._node(load)) for load in loads]
-        types = [n for s in spelled if s is not None for n in nodes(s) if n.type == "type_descriptor"]
-        for type_ in (*sorted(s.type for s in names), *(text_of(t).rstrip("*& ") for t in types)):
-            bare = type_.removeprefix("const ")
-            known = is_built_in(self.file, bare) or _ARITHMETIC.fullmatch(bare) or "fragment<" in bare
-            if not known:
-                return f"assigning to a `{bare}` may run code of its own"
-        return ""
-
     def _asked_type(self, names: frozenset[Symbol]) -> str:
         """Why a fragment's type may be asked for, which a slot's name gives another answer to; "" if it is not."""
         named = asked_name(self.file, self.file.source.slice(self.tile.loop.span), {s.name for s in names})
@@ -267,47 +167,27 @@ class _Search:
 
     def _own_type(self, loads: list[Statement], names: frozenset[Symbol]) -> str:
         """Why loads or fragments need a type that is known within the tile loop only, "" if they do not."""
-        texts = [text_of(self._node(load)) for load in loads]
+        texts = [text_of(node_of(self.file, load)) for load in loads]
         texts += [self.file.source.slice(s.decl) for s in names]
         words = set(_WORD.findall(written(" ".join(texts), self.file.macros)))
-        for name in local_types(self._node(self.tile.loop)):
+        for name in local_types(node_of(self.file, self.tile.loop)):
             if name in words:
                 return (
                     f"the type `{name}` is declared in the tile loop, and fragments are loaded outside of it"
                 )
         return ""
 
-    def _same_in_callee(self, call: Statement, words: set[str]) -> bool:
-        """Whether a helper that is handed a fragment names its elements by constants or its own loops' counters."""
-        if call.call is None or any(s.kind == "call" for c in call.children for s in c.walk()):
-            return False
-        root = self.file.tree.root
-        listed = root.named_descendant_for_byte_range(call.call.arguments.start, call.call.arguments.end)
-        function = self.file.functions.get(call.call.name)
-        if listed is None or function is None:
-            return False
-        arguments = [a for a in listed.named_children if a.type != "comment"]
-        given = [
-            p for p, a in zip(function.parameters, arguments, strict=False) if self._mentioned(a) & words
-        ]
-        pointers = {last_identifier(p): _is_pointer(p) for p in given}
-        counters = {s.name for s in _loop_counters(call)}
-        others = {s.name for c in call.children for s in c.effects().defs | c.effects().uses}
-        spelled = self._spelled(function.body)
-        return spelled is not None and not unlike_loads(spelled, pointers, others - counters)
+    def _own_alignment(self, moved: list[Statement], names: frozenset[Symbol]) -> str:
+        """Why a declaration cannot be taken apart: it states an alignment, which slots would not have; "" if not."""
+        declarations = {s.decl for s in names} | {m.span for m in moved if m.kind == "declaration"}
+        for at in sorted(declarations, key=lambda d: d.start):
+            inside = at.start > self.tile.loop.span.start
+            if stated(self.file.source, at) and (inside or not aligned_rows(self.file, at)):
+                return f"line {self.file.source.line_of(at.start)} states an alignment, which slots would not have"
+        return ""
 
-    def _mentioned(self, node: Node) -> set[str]:
-        """The variables that a text may name."""
-        names = {text_of(n) for n in nodes(node) if n.type == "identifier"}
-        within = names & self.file.macros.keys()
-        return names | (set(_WORD.findall(written(text_of(node), self.file.macros))) if within else set())
-
-    def _spelled(self, node: Node) -> Node | None:
-        """The node with its macros written out; None where that is not understood."""
-        text = text_of(node)
-        if not set(_WORD.findall(text)) & self.file.macros.keys():
-            return node
-        return expansion_body(written(text, self.file.macros))
+    def _into_tile(self, symbol: Symbol) -> bool:
+        return bool(self.analysed.points.get(symbol, frozenset()) & self.tile.staged)
 
     def _changing(self, names: frozenset[Symbol]) -> frozenset[Symbol]:
         """What an iteration of the tile loop or of the loop over groups changes, the fragments left out."""
@@ -351,7 +231,7 @@ class _Search:
             if touched and id(statement) not in inside and not statement.declares & touched:
                 return f"the fragment `{next(iter(touched)).name}` is used outside the loop over groups"
         for pointer, targets in self.analysed.points.items():
-            value = pointer.is_array or (not pointer.pointer and _ARITHMETIC.fullmatch(pointer.type))
+            value = pointer.is_array or (not pointer.pointer and ARITHMETIC.fullmatch(pointer.type))
             if targets & names and pointer.key[1] == () and not value:
                 return f"`{pointer.name}` points into the fragment `{next(iter(targets & names)).name}`"
         for symbol in names:
@@ -377,10 +257,15 @@ class _Search:
                 return f"the fragment `{symbol.name}` has an initial value"
         return ""
 
-    def _node(self, statement: Statement) -> Node:
-        node = self.file.tree.root.named_descendant_for_byte_range(statement.span.start, statement.span.end)
-        assert node is not None
-        return node
+
+def _used_by(math: list[Statement], needed: list[Statement]) -> frozenset[Symbol]:
+    """What the math names, and the index declarations that it takes over."""
+    used: frozenset[Symbol] = frozenset()
+    now = frozenset(s for m in math for s in m.effects().uses | m.effects().defs)
+    while now != used:
+        used = now
+        now |= frozenset(s for n in needed if n.declares & used for s in n.effects().uses)
+    return used
 
 
 def _only_declares(statement: Statement) -> bool:
@@ -392,18 +277,8 @@ def _acts(effects: Effects) -> bool:
     return bool(effects.reads or effects.writes or effects.flags or effects.opaque)
 
 
-def _is_pointer(parameter: Node) -> bool:
-    """Whether a parameter is a pointer, or an array that became one."""
-    kinds = {n.type for n in nodes(parameter)}
-    return "reference_declarator" not in kinds and bool(kinds & {"pointer_declarator", "array_declarator"})
-
-
 def _declared_within(statement: Statement) -> frozenset[Symbol]:
     """What the statements below a statement declare, the parameters of helper calls included."""
     return frozenset(s for inner in statement.walk() if inner is not statement for s in inner.declares) | (
         statement.declares if statement.kind in ("for", "call") else frozenset()
     )
-
-
-def _loop_counters(statement: Statement) -> frozenset[Symbol]:
-    return frozenset(s.counter for s in statement.walk() if s.is_loop and s.counter is not None)

@@ -37,7 +37,7 @@ from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.mentions import KeepsLayoutError, identifiers
 from tilepipe.kernel.model import Answers, Ask, KernelModel
-from tilepipe.kernel.pointers import SIZES
+from tilepipe.kernel.sizes import SIZES
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.walks import RowAccess
 from tilepipe.kernel.wmma import leading_dimensions

@@ -17,6 +17,7 @@ from tilepipe.kernel.bounds import MOST_THREADS
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.names import operator_of
 from tilepipe.kernel.resolve import DEPTH, NotProvedError, Resolver, Symbols
+from tilepipe.kernel.sizes import SIZES
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import StoreUse
@@ -24,10 +25,6 @@ from tilepipe.kernel.tileloop import StoreUse
 Interval = tuple[int, int]
 _MOST = 2**31 - 1  # values beyond are not followed: they may wrap
 _ALIGNED = 128  # bytes: stages keep whatever alignment the pool has
-_SIZES = {
-    "char": 1, "signed char": 1, "unsigned char": 1, "half": 2, "__half": 2, "__nv_bfloat16": 2, "short": 2,
-    "float": 4, "int": 4, "unsigned": 4, "double": 8, "float2": 8, "float4": 16, "int4": 16, "uint4": 16,
-}  # fmt: skip
 _INTEGERS = frozenset(
     ("int", "unsigned", "unsigned int", "size_t", "long", "long long", "uint32_t", "int32_t")
 )
@@ -172,7 +169,7 @@ class _Bounds:
         elif node.type in ("identifier", "field_expression", "qualified_identifier"):
             found = self._integer(text, uses, loops, depth)
         elif node.type == "sizeof_expression":
-            size = _SIZES.get(text.removeprefix("sizeof").strip(" ()"))
+            size = SIZES.get(text.removeprefix("sizeof").strip(" ()"))
             found = (size, size) if size is not None else None
         elif node.type == "cast_expression":
             value, kind = node.child_by_field_name("value"), node.child_by_field_name("type")

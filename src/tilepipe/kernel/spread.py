@@ -20,9 +20,9 @@ from collections.abc import Iterable, Mapping
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block
 from tilepipe.kernel.model import Answers, Ask, Buffer, KernelModel, Study
-from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.resolve import NotProvedError
 from tilepipe.kernel.scopes import Scopes
+from tilepipe.kernel.sizes import SIZES
 from tilepipe.kernel.spreader import Spread, Spreader
 from tilepipe.kernel.widen import Narrow, body_node, helper_of, maybe_constants
 

@@ -21,11 +21,12 @@ from tilepipe.kernel.edges import Edge, edge
 from tilepipe.kernel.integers import Types
 from tilepipe.kernel.mapforms import Forms, Grid
 from tilepipe.kernel.model import Answers, KernelModel
-from tilepipe.kernel.pointers import SIZES, Place, Pointers
+from tilepipe.kernel.pointers import Place, Pointers
 from tilepipe.kernel.redeclared import Redeclared, Redeclares
 from tilepipe.kernel.resolve import DEPTH, NotProvedError, Resolver
 from tilepipe.kernel.rising import positive, rising
 from tilepipe.kernel.scopes import Scope, Scopes, Value
+from tilepipe.kernel.sizes import SIZES
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.widen import FULL_WIDTH, WIDEST, Widened, one_fill

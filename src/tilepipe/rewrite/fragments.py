@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tree_sitter import Node
 
+from tilepipe.kernel.alignment import stated
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.macros import operand
 from tilepipe.kernel.model import KernelModel
@@ -30,7 +31,10 @@ def slot_lines(model: KernelModel, found: FragmentLoop) -> list[str]:
         first = node.children_by_field_name("declarator")[0].start_byte
         words = re.sub(r"\bconst\b", " ", model.file.source.slice(Span(at.start, first))).split()
         names = [_slotted(model.file.source, d, {s.name for s in symbols}) for d in _declarators(node)]
-        lines.append(f"{' '.join(words)} {', '.join(n for n in names if n)};")
+        aligned = "".join(
+            f"alignas({model.file.source.slice(within)}) " for _, within in stated(model.file.source, at)
+        )
+        lines.append(f"{aligned}{' '.join(words)} {', '.join(n for n in names if n)};")
     return lines
 
 
