@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tilepipe.asking import mixed, put, switched
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
-from tilepipe.kernel.apart import apart
 from tilepipe.kernel.collisions import settled
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.instance import Guard, guards, instance_asks, more_asks
@@ -17,7 +16,6 @@ from tilepipe.kernel.launchbounds import launch_bound_span
 from tilepipe.kernel.model import Answers, KernelModel, Study, build, study
 from tilepipe.kernel.padding import PAD, Padding, padding
 from tilepipe.kernel.pool import tile_part
-from tilepipe.kernel.questions import Ask
 from tilepipe.kernel.repartition import repartitioned
 from tilepipe.kernel.spread import spread_asks
 from tilepipe.kernel.vectorstores import vector_asks
@@ -47,11 +45,6 @@ DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
 _UNTIMED = "padded rows are chosen by timing, and there is no GPU here: name one with --candidate"
 DEFAULT_THREADS = 256  # a block where neither problem file nor __launch_bounds__ says
-
-
-def _put(asks: Iterable[Ask]) -> tuple[Question, ...]:
-    """The asks of the analysis as the compiler's questions."""
-    return tuple(Question(a.key, a.kind, a.expression, a.offset) for a in asks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +165,7 @@ class Job:
     def _questions(self, found: Study) -> tuple[Question, ...]:
         instance = instance_asks(found.analysed.kernel, self.instance)
         asks = (*found.asks, *vector_asks(found), *constants_wanted(found), *spread_asks(found), *instance)
-        return _put(asks)
+        return put(asks)
 
     @cached_property
     def _studied(self) -> tuple[KernelModel, tuple[Widened | Narrow, ...]] | Refusal:
@@ -188,29 +181,26 @@ class Job:
         model = built if isinstance(built, Refusal) else settled(built, answers, launched)
         if isinstance(model, Refusal):
             return model
-        return self._mixed(model, launched) or (model, repartitioned(model, answers, self._block))
-
-    def _mixed(self, model: KernelModel, block: tuple[int, int, int] | None) -> Refusal | None:
-        """Why a tile may share elements with something else in its array."""
-        answers: dict[str, int | str | None] = {}
-        while (found := apart(model, answers, block, self.options.no_alias)).asks:
-            told = self.toolchain.answer(self.unit(model.file.source.text), _put(found.asks))
-            if isinstance(told, Refusal):
-                return told
-            answers |= told
-        return found.refused
+        unit = self.unit(model.file.source.text)
+        shared = mixed(self.toolchain, unit, model, launched, self.options.no_alias)
+        return shared or (model, repartitioned(model, answers, self._block))
 
     @cached_property
     def guards(self) -> tuple[Guard, ...] | Refusal:
-        """What holds in the instance that is looked at and in no other; TP160 where that cannot be said."""
+        """What holds in the instance and build that are looked at and in no other; TP160 where an instance has
+        nothing that tells it."""
         found = self._found
         if isinstance(found, Refusal) or isinstance(self.model, Refusal):
             return ()
         answers, kernel = self.model.answers, found.analysed.kernel
         asks = more_asks(kernel, self.instance, answers)
-        told = self.toolchain.answer(self.unit(found.text), _put(asks)) if asks else {}
+        told = self.toolchain.answer(self.unit(found.text), put(asks)) if asks else {}
         known = answers if isinstance(told, Refusal) else {**answers, **told}
-        return guards(kernel, self.instance, known, self.place)
+        of_instance = guards(kernel, self.instance, known, self.place)
+        if isinstance(of_instance, Refusal):
+            return of_instance
+        given = self.options.compile.defines
+        return *switched(self.toolchain, self.unit(), self.file, self.kernel, given), *of_instance
 
     @cached_property
     def others(self) -> tuple[Job, ...]:
@@ -309,7 +299,7 @@ class Job:
         if not self._may_be_padded or isinstance(model, Refusal):
             return None
         asks = padding(model, answers).asks
-        return Asked(self.unit(model.file.source.text), _put(asks), self.kernel.span) if asks else None
+        return Asked(self.unit(model.file.source.text), put(asks), self.kernel.span) if asks else None
 
     @cached_property
     def padded(self) -> Job | None:

@@ -59,7 +59,7 @@ def certain(root: Node) -> dict[str, int]:
     """Macros that the file defines once, under no condition and for good, each with the offset of its definition."""
     found: dict[str, list[int]] = {}
     stack = [(root, False)]
-    guard = _guard(root)
+    guard = include_guard(root)
     while stack:
         node, conditional = stack.pop()
         if node.type in ("preproc_def", "preproc_function_def"):
@@ -77,7 +77,7 @@ def certain(root: Node) -> dict[str, int]:
     return {name: at[0] for name, at in found.items() if len(at) == 1}
 
 
-def _guard(root: Node) -> Node | None:
+def include_guard(root: Node) -> Node | None:
     """The `#ifndef` around all of a header."""
     parts = [c for c in root.named_children if c.type not in ("comment", "preproc_call")]
     if len(parts) != 1 or parts[0].type != "preproc_ifdef" or parts[0].children[0].type != "#ifndef":
