@@ -121,9 +121,12 @@ class Job:
     def fault(self) -> Refusal | None:
         """What is wrong with the source or the problem file, whatever may come of the loop: a file that does not
         compile, a problem that does not fit the kernel."""
-        if isinstance(self.usage, Refusal):
-            unclear = self.instance is None and self.usage.diagnostics[0].code == "TP209"
-            return self.which_instance if unclear else self.usage
+        # The front end says as much of a kernel that is refused anyway, without optimising it.
+        refused = isinstance(self._found, Refusal)
+        built = self.toolchain.answer(self.unit(), ()) if refused else self.usage
+        if isinstance(built, Refusal):
+            unclear = self.instance is None and built.diagnostics[0].code == "TP209"
+            return self.which_instance if unclear else built
         if self.problem is None:
             return None
         parameters = self.toolchain.parameter_types(self.unit())
@@ -214,18 +217,25 @@ class Job:
         return () if isinstance(found, Refusal) else tuple(n for n in found[1] if isinstance(n, Narrow))
 
     @property
+    def _generic(self) -> bool:
+        """Whether it is a template without arguments."""
+        return bool(self.kernel.template) and self.instance is None
+
+    @property
     def compiled(self) -> Asked | None:
-        """The kernel as it is, nothing asked; None for a template without arguments."""
-        generic = bool(self.kernel.template) and self.instance is None
-        return None if generic else Asked(self.unit(), (), self.kernel.span)
+        """The kernel as it is, to be assembled; None where what it takes is not wanted or cannot be known."""
+        nothing = self._generic or isinstance(self._found, Refusal)
+        return None if nothing else Asked(self.unit(), (), self.kernel.span)
 
     @property
     def asked(self) -> Asked | None:
-        """What the compiler is to be asked about the kernel; None where there is nothing to ask."""
+        """What the compiler is to be asked about the kernel, nothing but whether it compiles where the rules refuse it;
+        None for a template without arguments."""
         found = self._found
-        if isinstance(found, Refusal) or self.compiled is None:
+        if self._generic:
             return None
-        return Asked(self.unit(found.text), self._questions(found), self.kernel.span)
+        text, questions = (None, ()) if isinstance(found, Refusal) else (found.text, self._questions(found))
+        return Asked(self.unit(text), questions, self.kernel.span)
 
     @cached_property
     def plan(self) -> Plan | Refusal:
