@@ -38,6 +38,7 @@ from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.wraps import Reading, rises
+from tilepipe.kernel.varying import varying_names
 from tilepipe.source import Span
 
 WIDEST = 16
@@ -138,9 +139,7 @@ def maybe_constants(found: Study, root: Node | None) -> list[str]:
     """Names below `root` that are neither the kernel's parameters nor its variables: macros, constants, template
     arguments."""
     variables = {s.name for st in found.analysed.body.walk() for s in st.declares if not s.const}
-    variables |= {p.name for p in found.analysed.parameters}
-    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
-    taken = variables | builtin | set(found.file.functions)
+    taken = variables | varying_names(found.file, found.analysed) | {*_CASTS, *found.file.functions}
     mentioned = _mentioned(root) if root is not None else ()
     wanted = [(name, node) for name, node in mentioned if name not in taken and not name.startswith("__")]
     return sorted({name for name, _ in wanted} - _otherwise_meant(found, root, wanted))
