@@ -198,8 +198,9 @@ class _Padder:
 
     def _shape(self, array: Symbol) -> tuple[int, int, int]:
         """Rows, bytes of a row, bytes of an element."""
-        whole, size = (self._known(f"{key}:{array.key[0]}") for key in ("array", "element"))
-        row = self._known(f"row:{array.key[0]}") if array.rank == 2 else self._led(array, size or 1)
+        key = array.key[0]
+        whole, size = self._known(f"array:{key}"), self._known(f"row:{key}:{array.rank}")
+        row = self._known(f"row:{key}:1") if array.rank == 2 else self._led(array, size or 1)
         if not whole or not row or not size:
             raise KeepsLayoutError("its extents are not known")
         if whole % row:

@@ -90,10 +90,9 @@ def questions(
     for array in {array_of(analysed, piece): None for piece in staged_arrays(tile)}:
         if not array.extern:
             at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
-            for key, indices in (("array", 0), ("row", 1), ("element", array.rank)):
-                if indices <= array.rank:
-                    expression = f"sizeof({array.name}{'[0]' * indices})"
-                    wanted[f"{key}:{array.key[0]}"] = ("value", expression, at)
+            for rank in range(array.rank + 1):
+                key = f"row:{array.key[0]}:{rank}" if rank else f"array:{array.key[0]}"
+                wanted[key] = ("value", f"sizeof({array.name}{'[0]' * rank})", at)
     for key, expression, at in sizes_wanted(file, analysed, meetings):
         wanted[key] = ("value", expression, at)
     for pointer in _carving(analysed, tile):

@@ -37,8 +37,8 @@ from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.wraps import Reading, rises
 from tilepipe.kernel.varying import varying_names
+from tilepipe.kernel.wraps import Reading, rises
 from tilepipe.source import Span
 
 WIDEST = 16
