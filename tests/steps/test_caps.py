@@ -16,7 +16,7 @@ from tilepipe.job import Job
 from tilepipe.options import Options
 from tilepipe.plan.candidates import base_id, capped
 from tilepipe.plan.types import Candidate
-from tilepipe.proving import bounded_finalists
+from tilepipe.proving import finalists
 from tilepipe.report import RunReport, to_json
 
 HERE = Path(__file__).parents[1] / "zoo"
@@ -124,7 +124,7 @@ def finalists(job: Job, *names: str) -> list[str]:
     built = [b for name in names if isinstance(b := build_candidate(job, model, by_id(job, name)), Built)]
     times = {name: timing(0.5 + 0.1 * rank) for rank, name in enumerate(names)}
     timed = Benchmark("passed", "target", "ms", timing(1.0), times)
-    return [b.candidate.id for b in bounded_finalists(job, model, built, timed)]
+    return [b.candidate.id for b in finalists(job, model, built, timed)]
 
 
 def by_id(job: Job, name: str) -> Candidate:
