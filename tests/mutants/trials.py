@@ -41,7 +41,7 @@ CANDIDATES = (
     "cp_async-2-ring", "cp_async-3-ring", "cp_async-3-ring-16", "ldg-2-ring", "ldg-2-textbook", "mixed-2-ring",
     "prefetch-1-ring", "cp_async-3-ring-frags", "cp_async-3-ring-frags-spread", "ldg-2-ring-frags",
     "cp_async-3-ring-cuda-pipeline", "cp_async-3-ring-cuda-pipeline-block", "cp_async-3-ring-cuda-pipeline-block-frags",
-    "stash-2-ring", "stash-3-ring",
+    "stash-2-ring", "stash-3-ring", "cp_async-3-ring-16-overrun", "cp_async-3-ring-16-frags-overrun",
 )  # fmt: skip
 EQUIVALENT = Path(__file__).parent / "equivalent.toml"
 _MOST_STEPS = 20_000_000  # of a block; small sizes need some hundred thousand
