@@ -26,6 +26,7 @@ from tilepipe.launch import CpuDevice
 from tilepipe.launch.types import LaunchOptions, Loaded, RunResult
 from tilepipe.opening import open_jobs
 from tilepipe.options import Options
+from tilepipe.plan.candidates import base_id, overrunning
 from tilepipe.problem import ArraySpec, Case, Parameter, Sizes, fresh_copy, make_case, tile_sizes
 from tilepipe.problem.dtypes import is_float
 from tilepipe.rewrite import Rewrite
@@ -212,7 +213,9 @@ def subject(kernel: str, candidate: str) -> Subject | None:
     model, plan = asked.model, asked.plan
     if isinstance(model, Refusal) or isinstance(plan, Refusal):
         return None
-    chosen = next((c for c in plan.candidates if c.id == candidate and c.status == "ok"), None)
+    plain, remedy, _ = base_id(candidate)
+    chosen = next((c for c in plan.candidates if c.id == plain and c.status == "ok"), None)
+    chosen = overrunning(chosen) if chosen is not None and remedy == "overrun" else chosen
     built = build_candidate(asked, model, chosen) if chosen is not None else None
     return Subject(job, candidate, built.rewrite) if isinstance(built, Built) else None
 
