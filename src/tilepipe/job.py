@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
+from tilepipe.kernel.apart import apart
 from tilepipe.kernel.collisions import settled
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.instance import Guard, guards, instance_asks, more_asks
@@ -40,7 +41,7 @@ from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.resources import Resources as Usage
 from tilepipe.toolchain.types import Compiled
-from tilepipe.wishes import wishes_of
+from tilepipe.wishes import others_listed, wishes_of
 
 DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
@@ -190,7 +191,17 @@ class Job:
         model = built if isinstance(built, Refusal) else settled(built, answers, launched)
         if isinstance(model, Refusal):
             return model
-        return model, repartitioned(model, answers, self._block)
+        return self._mixed(model, launched) or (model, repartitioned(model, answers, self._block))
+
+    def _mixed(self, model: KernelModel, block: tuple[int, int, int] | None) -> Refusal | None:
+        """Why a tile may share elements with something else in its array."""
+        answers: dict[str, int | str | None] = {}
+        while (found := apart(model, answers, block, self.options.no_alias)).asks:
+            told = self.toolchain.answer(self.unit(model.file.source.text), _put(found.asks))
+            if isinstance(told, Refusal):
+                return told
+            answers |= told
+        return found.refused
 
     @cached_property
     def guards(self) -> tuple[Guard, ...] | Refusal:
@@ -264,8 +275,8 @@ class Job:
             plan = with_padded(plan, self.padded.plan, PAD)
         if any(wishes.admit(c) for c in plan.candidates):
             return plan
-        ids = ", ".join(c.id for c in plan.candidates)
-        return error("TP124", f"there is no candidate {wishes.words}", help=f"the candidates are: {ids}")
+        listed = others_listed([c.id for c in plan.candidates], wishes.candidate)
+        return error("TP124", f"there is no candidate {wishes.words}", help=listed)
 
     @property
     def _block(self) -> tuple[int, int, int] | None:

@@ -81,7 +81,10 @@ def prove_on_cpu(planned: Planned, progress: Progress) -> RunReport:
 def original_at_fault(report: RunReport, job: Job, verified: Verified) -> RunReport:
     """The report that ends with the original's own fault: nothing can be held against it."""
     fault = f"the original itself fails with {job.problem_path}: {verified.correctness.original_fault}"
-    advice = "correct the launch, the data or the reference of the problem file, or the kernel"
+    advice = (
+        "correct the launch, the data, the reference or its tolerance (`rtol` and `atol`, 0 where they are not given) "
+        "in the problem file, or the kernel"
+    )
     said = Diagnostic("TP433", "refusal", fault, job.place, help=advice)
     evidence = evidence_of(verified, None, None)
     return replace(report, outcome="failed", evidence=evidence, diagnostics=(*report.diagnostics, said))

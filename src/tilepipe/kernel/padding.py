@@ -6,7 +6,7 @@ odd number of chunks. 16 bytes more make an even number odd, and keep 16-byte ac
 
 A row is padded only if every mention of the array in the kernel is an access to one of its rows that is understood and
 proved to stay in that row; then each element is found where it was put, whatever else the kernel does. The forms are
-those of `accesses.py`. And beside:
+those of `accesses.py` and `walks.py`. And beside:
 
 - An array with one extent has rows as long as its leading dimension says, or as all indices that are spelled `row *
   length + column` say; its indices are changed as `flat.py` tells.
@@ -28,16 +28,18 @@ from itertools import pairwise
 
 from tree_sitter import Node
 
-from tilepipe.kernel.accesses import Accesses, RowAccess
+from tilepipe.kernel.accesses import Accesses
 from tilepipe.kernel.binding import names_within
-from tilepipe.kernel.bounds import Range, Ranges
+from tilepipe.kernel.bounds import Ranges
 from tilepipe.kernel.flat import Rows, row_length
+from tilepipe.kernel.intervals import Range
 from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.mentions import KeepsLayoutError, identifiers
 from tilepipe.kernel.model import Answers, Ask, KernelModel
 from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.walks import RowAccess
 from tilepipe.kernel.wmma import leading_dimensions
 from tilepipe.source import Edit
 from tilepipe.source.parse import span
@@ -149,7 +151,7 @@ class _Padder:
             raise KeepsLayoutError(f"the padding of {rows} rows is no multiple of {BLOCK} bytes")
         more = PAD // size
         shape = Rows(row // size, more, self._row_name(array, row // size) if array.rank == 1 else "")
-        accesses = Accesses(self.model, self.ranges, self._constant, array, size, shape)
+        accesses = Accesses(self.model, self.ranges, array, size, shape)
         edits = [self._longer(extent, more if array.rank == 2 else rows * more), *accesses.index_edits()]
         for access in accesses.found():
             self._stays_in_row(access, row, size)

@@ -192,7 +192,4 @@ def _shifted(offset: int, edits: list[Edit]) -> int:
 
 def array_of(analysed: Analysed, piece: Symbol) -> Symbol:
     """The declared array that a carved piece lies in; an array itself otherwise."""
-    if piece.key[1] != (-2,):
-        return piece
-    declared = (s for statement in analysed.body.walk() for s in statement.declares)
-    return next((s for s in declared if s.kind == "shared" and s.decl == piece.decl and s.rank), piece)
+    return analysed.carved.get(piece, piece)
