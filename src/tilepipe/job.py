@@ -36,6 +36,7 @@ from tilepipe.problem import (
     check_problem,
 )
 from tilepipe.problem.expressions import evaluate, evaluate_number
+from tilepipe.problem.launched import block_shape, planned_size, product
 from tilepipe.rewrite.launches import find_launches, launched_instance, named_instances
 from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
@@ -283,8 +284,7 @@ class Job:
         """The shape of a block as the problem file launches it."""
         if self.problem is None or not self.main_size:
             return None
-        x, y, z, *_ = (*(evaluate(text, self.main_size) for text in self.problem.block), 1, 1)
-        return x, y, z
+        return block_shape(self.problem, self.main_size)
 
     @property
     def tries_padding(self) -> bool:
@@ -344,7 +344,7 @@ class Job:
     def known_threads(self) -> int | None:
         """Threads per block: the problem file's, else the kernel's bound; None where neither says."""
         bound = None if isinstance(self.model, Refusal) else self.model.max_threads
-        return self._product(self.problem.block if self.problem else (), self.main_size) or bound
+        return product(self.problem.block if self.problem else (), self.main_size) or bound
 
     @cached_property
     def unstated_threads(self) -> int:
@@ -352,22 +352,13 @@ class Job:
         where the kernel has them, or where nothing says so."""
         if self.problem is None or launch_bound_span(self.file, self.kernel, alone=False) is not None:
             return 0
-        counts = {self._product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
+        counts = {product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
         return counts.pop() if len(counts) == 1 else 0
 
     @cached_property
     def main_size(self) -> Sizes:
         """The sizes that planning looks at: the target, else the largest set."""
-        sizes = self.problem.sizes if self.problem is not None else {}
-        if "target" in sizes:
-            return sizes["target"]
-        return max(sizes.values(), key=lambda s: sum(s.values()), default={})
-
-    def _product(self, expressions: tuple[str, ...], size: Sizes) -> int:
-        total = 1
-        for text in expressions:
-            total *= evaluate(text, size)
-        return total if expressions else 0
+        return planned_size(self.problem)
 
     def _work(self, model: KernelModel, size: Sizes):  # type: ignore[no-untyped-def]
         problem = self.problem
@@ -375,7 +366,7 @@ class Job:
             return None
         staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values()) + (tile_part(model) or 0)
         least = evaluate(problem.bytes, size) if problem.bytes else None
-        blocks = self._product(problem.grid, size)
+        blocks = product(problem.grid, size)
         return tile_work(model, evaluate(problem.flops, size), least, blocks, self._tiles(size), staged)
 
     def _tiles(self, size: Sizes) -> float | None:

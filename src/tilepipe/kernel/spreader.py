@@ -28,7 +28,7 @@ from tilepipe.kernel.rising import positive, rising
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileend import past_end
+from tilepipe.kernel.tileend import first_end
 from tilepipe.kernel.widen import FULL_WIDTH, WIDEST, Widened, one_fill
 
 Mask = npt.NDArray[np.bool_]
@@ -392,14 +392,7 @@ class Spreader:
                 if self.copy.fill is not None or (left.node, right.node) not in together:
                     raise
                 edges.append(edge(forms, sign, left, right))
-        ends = (self._past_end(forms, *comparison) for comparison in forms.conjunction(guard))
-        return tuple(edges), next((e for e in ends if e is not None), None)
-
-    def _past_end(self, forms: Forms, sign: str, left: Value, right: Value) -> int | None:
-        lefts, rights = (forms.cases(lambda side=side: forms.form(side)) for side in (left, right))  # type: ignore[misc]
-        found = [past_end(self.model, sign, low, high) for low in lefts for high in rights]
-        known = [above for above in found if above is not None]
-        return max(known) if len(known) == len(found) else None
+        return tuple(edges), first_end(self.model, forms, guard)
 
     # -- names ---------------------------------------------------------------------------------------------------
 

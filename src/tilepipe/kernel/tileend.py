@@ -7,7 +7,9 @@ import re
 import numpy as np
 
 from tilepipe.kernel.affine import ONE, Form
+from tilepipe.kernel.mapforms import Forms
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.scopes import Value
 from tilepipe.kernel.symbols import Symbol
 
 _HEADER = re.compile(r"\s*(\w+)\s*<\s*(\w+)\s*")
@@ -40,3 +42,15 @@ def past_end(model: KernelModel, sign: str, left: Form, right: Form) -> int | No
     if terms or np.any(counter != 1) or np.any(bound != -1) or np.any(above < (sign == "<=")):
         return None
     return int(above.max())
+
+
+def first_end(model: KernelModel, forms: Forms, guard: Value) -> int | None:
+    """What `past_end` says of the first comparison of a guard that fails past the end, whatever `min`, `max` and `?:`
+    choose."""
+    for sign, left, right in forms.conjunction(guard):
+        lefts, rights = (forms.cases(lambda side=side: forms.form(side)) for side in (left, right))  # type: ignore[misc]
+        found = [past_end(model, sign, low, high) for low in lefts for high in rights]
+        known = [above for above in found if above is not None]
+        if found and len(known) == len(found):
+            return max(known)
+    return None
