@@ -34,6 +34,7 @@ from tilepipe.problem import (
     check_problem,
 )
 from tilepipe.problem.expressions import evaluate, evaluate_number
+from tilepipe.problem.launched import block_shape, planned_size, product
 from tilepipe.rewrite.launches import find_launches, launched_instance, named_instances
 from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
@@ -115,9 +116,12 @@ class Job:
     def fault(self) -> Refusal | None:
         """What is wrong with the source or the problem file, whatever may come of the loop: a file that does not
         compile, a problem that does not fit the kernel."""
-        if isinstance(self.usage, Refusal):
-            unclear = self.instance is None and self.usage.diagnostics[0].code == "TP209"
-            return self.which_instance if unclear else self.usage
+        # The front end says as much of a kernel that is refused anyway, without optimising it.
+        refused = isinstance(self._found, Refusal)
+        built = self.toolchain.answer(self.unit(), ()) if refused else self.usage
+        if isinstance(built, Refusal):
+            unclear = self.instance is None and built.diagnostics[0].code == "TP209"
+            return self.which_instance if unclear else built
         if self.problem is None:
             return None
         parameters = self.toolchain.parameter_types(self.unit())
@@ -215,18 +219,25 @@ class Job:
         return () if isinstance(found, Refusal) else tuple(n for n in found[1] if isinstance(n, Narrow))
 
     @property
+    def _generic(self) -> bool:
+        """Whether it is a template without arguments."""
+        return bool(self.kernel.template) and self.instance is None
+
+    @property
     def compiled(self) -> Asked | None:
-        """The kernel as it is, nothing asked; None for a template without arguments."""
-        generic = bool(self.kernel.template) and self.instance is None
-        return None if generic else Asked(self.unit(), (), self.kernel.span)
+        """The kernel as it is, to be assembled; None where what it takes is not wanted or cannot be known."""
+        nothing = self._generic or isinstance(self._found, Refusal)
+        return None if nothing else Asked(self.unit(), (), self.kernel.span)
 
     @property
     def asked(self) -> Asked | None:
-        """What the compiler is to be asked about the kernel; None where there is nothing to ask."""
+        """What the compiler is to be asked about the kernel, nothing but whether it compiles where the rules refuse it;
+        None for a template without arguments."""
         found = self._found
-        if isinstance(found, Refusal) or self.compiled is None:
+        if self._generic:
             return None
-        return Asked(self.unit(found.text), self._questions(found), self.kernel.span)
+        text, questions = (None, ()) if isinstance(found, Refusal) else (found.text, self._questions(found))
+        return Asked(self.unit(text), questions, self.kernel.span)
 
     @cached_property
     def plan(self) -> Plan | Refusal:
@@ -263,8 +274,7 @@ class Job:
         """The shape of a block as the problem file launches it."""
         if self.problem is None or not self.main_size:
             return None
-        x, y, z, *_ = (*(evaluate(text, self.main_size) for text in self.problem.block), 1, 1)
-        return x, y, z
+        return block_shape(self.problem, self.main_size)
 
     @property
     def tries_padding(self) -> bool:
@@ -324,7 +334,7 @@ class Job:
     def known_threads(self) -> int | None:
         """Threads per block: the problem file's, else the kernel's bound; None where neither says."""
         bound = None if isinstance(self.model, Refusal) else self.model.max_threads
-        return self._product(self.problem.block if self.problem else (), self.main_size) or bound
+        return product(self.problem.block if self.problem else (), self.main_size) or bound
 
     @cached_property
     def unstated_threads(self) -> int:
@@ -332,22 +342,13 @@ class Job:
         where the kernel has them, or where nothing says so."""
         if self.problem is None or launch_bound_span(self.file, self.kernel, alone=False) is not None:
             return 0
-        counts = {self._product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
+        counts = {product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
         return counts.pop() if len(counts) == 1 else 0
 
     @cached_property
     def main_size(self) -> Sizes:
         """The sizes that planning looks at: the target, else the largest set."""
-        sizes = self.problem.sizes if self.problem is not None else {}
-        if "target" in sizes:
-            return sizes["target"]
-        return max(sizes.values(), key=lambda s: sum(s.values()), default={})
-
-    def _product(self, expressions: tuple[str, ...], size: Sizes) -> int:
-        total = 1
-        for text in expressions:
-            total *= evaluate(text, size)
-        return total if expressions else 0
+        return planned_size(self.problem)
 
     def _work(self, model: KernelModel, size: Sizes):  # type: ignore[no-untyped-def]
         problem = self.problem
@@ -355,7 +356,7 @@ class Job:
             return None
         staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values()) + (tile_part(model) or 0)
         least = evaluate(problem.bytes, size) if problem.bytes else None
-        blocks = self._product(problem.grid, size)
+        blocks = product(problem.grid, size)
         return tile_work(model, evaluate(problem.flops, size), least, blocks, self._tiles(size), staged)
 
     def _tiles(self, size: Sizes) -> float | None:

@@ -110,22 +110,30 @@ class _Padder:
         self.ranges = Ranges(model.file, model.analysed, model.max_threads, self._constant, at)
         self.known = meanings(model.file)
 
-    def _asked(self, text: str, at: int) -> int | None:
+    def _known(self, key: str) -> int | None:
+        """An answer of the model's."""
+        value = self.model.answers.get(key)
+        return value if isinstance(value, int) else None
+
+    def _constant(self, text: str) -> int | None:
+        """A constant's value where the loop begins. What is known without is not asked: a round of questions less."""
+        built_in = _SIZE_OF.fullmatch(text)
+        if built_in is not None and built_in[1] in SIZES and not self._declares(built_in[1]):
+            return SIZES[built_in[1]]
+        known = self._known(f"const:{text}")  # of a name that means the same throughout the kernel
+        if known is not None:
+            return known
+        at = self.model.tile.loop.span.start
         key = f"value:{at}:{text}"
         if key not in self.answers:
             self.asks[key] = Ask(key, "value", text, at)
         value = self.answers.get(key)
         return value if isinstance(value, int) else None
 
-    def _constant(self, text: str) -> int | None:
-        built_in = _SIZE_OF.fullmatch(text)
-        if built_in is not None and built_in[1] in SIZES and not self._declares(built_in[1]):
-            return SIZES[built_in[1]]  # a round of questions less
-        return self._asked(text, self.model.tile.loop.span.start)
-
     def _declares(self, kind: str) -> bool:
         """Whether the file may give a type's name a meaning of its own."""
-        said = rf"\b(?:struct|class|union|enum|using|typedef|define)\b[^;{{]*\b{kind}\b"
+        declared = rf"\b(?:struct|class|union|enum|using|typedef)\b[^;{{]*\b{kind}\b|\}}\s*{kind}\b"
+        said = rf"{declared}|#[ \t]*define[ \t]+{kind}\b"
         return re.search(said, self.model.file.source.text) is not None
 
     # -- one array -----------------------------------------------------------------------------------------------
@@ -192,11 +200,9 @@ class _Padder:
 
     def _shape(self, array: Symbol) -> tuple[int, int, int]:
         """Rows, bytes of a row, bytes of an element."""
-        loop = self.model.tile.loop.span.start
-        at = array.decl.end if array.decl.start > loop else loop
-        whole = self._asked(f"sizeof({array.name})", at)
-        size = self._asked(f"sizeof({array.name}{'[0]' * array.rank})", at)
-        row = self._asked(f"sizeof({array.name}[0])", at) if array.rank == 2 else self._led(array, size or 1)
+        key = array.key[0]
+        whole, size = self._known(f"array:{key}"), self._known(f"row:{key}:{array.rank}")
+        row = self._known(f"row:{key}:1") if array.rank == 2 else self._led(array, size or 1)
         if not whole or not row or not size:
             raise KeepsLayoutError("its extents are not known")
         if whole % row:
