@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from tilepipe.diagnostics import Refusal
-from tilepipe.kernel.disjoint import sizes_wanted
 from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.meetings import sizes_wanted
 from tilepipe.kernel.model import Study, build, study
 from tilepipe.source import SourceFile
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from tilepipe.kernel.between import changed_between, dominates, guarding, means_the_same
 from tilepipe.kernel.decisions import Decision, zero_otherwise
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
@@ -233,20 +234,20 @@ class Copies:
         held: tuple[Zero, ...] = ()
         uses = use.item.own.uses - {variable} | at.own.uses
         if zeros:
-            branch = self._guarding(at, zeros[0][0], use.item)
+            branch = guarding(self.tile.flow, at, zeros[0][0], use.item)
             if branch is None or at.own.loads[0].nested:
                 return NotACopy(use, f"the guard around the load of `{variable.name}` is not understood")
             guard = _unparenthesised(self.text(branch.condition)) if branch.condition is not None else ""
             uses |= branch.own.uses
             held = (self._held(variable.name, zeros[0][1], target),)
-        elif not _dominates(at, use.item):
+        elif not dominates(at, use.item):
             return NotACopy(use, f"`{variable.name}` is loaded under a condition only")
         since = self.tile.flow.of[id(branch)] if branch is not None else at
-        if self._changed_between(since, use.item, uses):
+        if changed_between(self.split.loader, since, use.item, uses):
             return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
         # Names within helpers that the texts call are theirs alone.
         own = [s for s in uses if len(s.key[1]) <= len(use.item.statement.context)]
-        if not all(self._means_the_same(s, use.item) for s in own):
+        if not all(means_the_same(self.tile.flow, s, use.item) for s in own):
             return NotACopy(use, f"names in the load of `{variable.name}` mean something else at the store")
         loaded = self._source_text(bare(value))
         source = f"({loaded}){member}" if member else loaded
@@ -284,7 +285,7 @@ class Copies:
         if not loops[0] or not self._same_locals(at, use.item):
             return reason
         outer = frozenset(s for s in at.own.uses if not self._local_to(s, loops[0][0]))
-        if self._changed_between(at, use.item, outer):
+        if changed_between(self.split.loader, at, use.item, outer):
             return NotACopy(use, f"what the load of `{variable.name}` needs changes before the store")
         # Names of the first loop are those of the second: same header, same declarations.
         twin = {s.name: s for s in self._locals(loops[1][0])}
@@ -341,41 +342,6 @@ class Copies:
             return None
         return node.child_by_field_name("right")
 
-    def _guarding(self, load: Item, zero: Item, store: Item) -> Statement | None:
-        """The `if` that decides between the loaded and the zero value."""
-        ifs = [p for p in load.parents if p.kind == "if"]
-        if not ifs:
-            return None
-        branch = ifs[-1]
-        if branch in store.parents or not set(self.tile.flow.of[id(branch)].parents) <= set(store.parents):
-            return None
-        in_then = load.statement in list(branch.children[0].walk())
-        before = zero.order < self.tile.flow.of[id(branch)].order and _dominates(zero, store)
-        other = len(branch.children) == 2 and zero.statement in list(branch.children[1].walk())
-        if not in_then or not ((before and len(branch.children) == 1) or other):
-            return None
-        depth = len(load.parents) - 1 - load.parents.index(branch)
-        return branch if all(p.kind == "block" for p in load.parents[-depth:] if depth) else None
-
-    def _means_the_same(self, symbol: Symbol, item: Item) -> bool:
-        """Whether the name of a variable names it where `item` stands: it is visible there, and nothing hides it."""
-        declarer = self.tile.flow.declarer
-        own = declarer.get(symbol)
-        if own is not None and not _visible(own, item):
-            return False
-        depth = len(own.parents) if own is not None else -1
-        return not any(
-            other != symbol and other.name == symbol.name and len(d.parents) > depth and _visible(d, item)
-            for other, d in declarer.items()
-        )
-
-    def _changed_between(self, start: Item, end: Item, symbols: frozenset[Symbol]) -> bool:
-        return any(
-            i.own.defs & symbols
-            for i in self.split.loader
-            if start.order < i.order < end.order and i.statement.kind != "declaration"
-        )
-
     # -- text ------------------------------------------------------------------------------------------------
 
     def _source_text(self, node: Node) -> str:
@@ -396,18 +362,6 @@ class Copies:
             ) or at.start <= load.span.start < at.end:
                 return load.bases[0] if load.bases else None
         return None
-
-
-def _dominates(first: Item, second: Item) -> bool:
-    """Whether the first statement always runs before the second: its enclosing statements enclose both."""
-    return first.order < second.order and set(first.parents) <= set(second.parents)
-
-
-def _visible(declaration: Item, item: Item) -> bool:
-    """Whether what a statement declares can be named where `item` stands."""
-    if declaration.statement.is_loop or declaration.statement.kind == "call":
-        return declaration.statement in item.parents
-    return _dominates(declaration, item)
 
 
 def _unparenthesised(text: str) -> str:

@@ -13,17 +13,15 @@ Later tiles are further away still. Within one tile the load must stand first. W
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
 from tilepipe.diagnostics import Refusal
 from tilepipe.kernel.affine import ONE, Form, number, symbol
-from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.increments import step_nodes
+from tilepipe.kernel.meetings import CASTS, Meeting, size_key
 from tilepipe.kernel.names import arguments_of, callee, operator_of
 from tilepipe.kernel.ranges import Range, coefficients, constant, exactly, never_negative, product, quotient
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
@@ -35,76 +33,7 @@ if TYPE_CHECKING:
     from tilepipe.kernel.model import KernelModel
 
 _DEPTH = 8  # definitions followed through definitions
-_CASTS = ("static_cast", "reinterpret_cast", "const_cast")
 _WHOLE = re.compile(r"(?:int|unsigned|unsigned int|long|long long|size_t|ptrdiff_t|u?int(?:32|64)_t)")
-
-
-@dataclass(frozen=True, eq=False)
-class Meeting:
-    """A store and a load of one array in the loop, to be proved apart; `refusal` is the answer otherwise."""
-
-    array: Symbol
-    store: Item
-    stored: Span
-    load: Item
-    loaded: Span
-    refusal: Refusal
-
-    @property
-    def plain(self) -> bool:
-        """Whether both stand in the kernel's own text, the load first, so that a proof can be tried."""
-        own = not self.store.statement.context and not self.load.statement.context
-        simple = all(i.statement.kind in ("leaf", "declaration") for i in (self.store, self.load))
-        return own and simple and self.load.order < self.store.order
-
-
-def sizes_wanted(
-    file: CudaFile, analysed: Analysed, meetings: tuple[Meeting, ...]
-) -> Iterator[tuple[str, str, int]]:
-    """Questions for the sizes that the addresses are counted in: key, expression, place."""
-    places = {(m.store.statement.span.start, m.stored) for m in meetings}
-    places |= {(m.load.statement.span.start, m.loaded) for m in meetings}
-    arrays = {m.array for m in meetings}
-    pointers = {s for s, targets in analysed.points.items() if targets & arrays}
-    for statement in analysed.body.walk():
-        if statement.kind == "declaration" and statement.declares & pointers and not statement.context:
-            places.add((statement.span.start, statement.span))
-    names = {s.name for s in pointers}
-    for start, at in sorted(places, key=lambda p: (p[0], p[1].start)):
-        node = file.tree.root.named_descendant_for_byte_range(at.start, at.end)
-        for expression in _measured(node, names) if node is not None else ():
-            yield _size_key(start, expression), f"sizeof({expression})", start
-        for name in sorted({m.array.name for m in meetings} if (start, at) in _stores(meetings) else ()):
-            yield _size_key(start, f"*({name})"), f"sizeof(*({name}))", start
-
-
-def _stores(meetings: tuple[Meeting, ...]) -> set[tuple[int, Span]]:
-    return {(m.store.statement.span.start, m.stored) for m in meetings}
-
-
-def _size_key(start: int, expression: str) -> str:
-    return f"bytes:{start}:{expression}"
-
-
-def _measured(node: Node, pointers: set[str]) -> Iterator[str]:
-    """Elements that a place's address is counted in: what is subscripted, dereferenced or stepped over."""
-    text = (node.text or b"").decode()
-    if node.type == "subscript_expression" or (node.type == "pointer_expression" and text.startswith("*")):
-        yield text
-    elif node.type == "binary_expression" and _points(node.child_by_field_name("left"), pointers):
-        yield f"*({(node.child_by_field_name('left').text or b'').decode()})"  # type: ignore[union-attr]
-    for child in node.named_children:
-        yield from _measured(child, pointers)
-
-
-def _points(node: Node | None, pointers: set[str]) -> bool:
-    while node is not None and node.type in ("parenthesized_expression", "binary_expression"):
-        node = node.child_by_field_name("left") or node.named_children[0]
-    if node is None:
-        return False
-    text = (node.text or b"").decode()
-    cast = node.type == "cast_expression" or (node.type == "call_expression" and callee(node) in _CASTS)
-    return (node.type == "identifier" and text in pointers) or (cast and "*" in text.partition(")")[0])
 
 
 def settled(
@@ -175,7 +104,7 @@ class _Proof:
         return self._pointer(argument, uses, start, 0) + self._bytes(index, size), size
 
     def _size(self, expression: str, start: int) -> int:
-        found = self.model.answers.get(_size_key(start, expression))
+        found = self.model.answers.get(size_key(start, expression))
         if not isinstance(found, int):
             raise NotProvedError("the size of the element is not known")
         return found
@@ -192,7 +121,7 @@ class _Proof:
         if node.type == "cast_expression":
             value = node.child_by_field_name("value")
             return self._pointer(value or node, uses, start, depth)
-        if node.type == "call_expression" and callee(node) in _CASTS:
+        if node.type == "call_expression" and callee(node) in CASTS:
             return self._pointer(arguments_of(node)[0], uses, start, depth)
         if node.type == "pointer_expression" and operator_of(node) == "&":
             return self._address(node.child_by_field_name("argument") or node, uses, start)[0]

@@ -6,7 +6,6 @@ Built in two pure steps around the compiler: `study` reads the source and return
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,8 +15,6 @@ from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.askedtypes import asked_types
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
-from tilepipe.kernel.disjoint import Meeting
-from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.fills import settled
 from tilepipe.kernel.flow import Item
@@ -26,6 +23,7 @@ from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.loop_facts import LoopFacts
+from tilepipe.kernel.meetings import Meeting
 from tilepipe.kernel.open_macros import open_macros
 from tilepipe.kernel.poolnames import hidden_names
 from tilepipe.kernel.prepared import own_registers, written_out
@@ -35,7 +33,8 @@ from tilepipe.kernel.spliced import changed_meanings, lost_names
 from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileloop import TileLoop, mixed_registers, tile_loops
+from tilepipe.kernel.theloop import the_loop
+from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
 from tilepipe.kernel.unclear import taken_coordinate, unclear_macro
 from tilepipe.source import Edit, Span, apply_edits
@@ -44,8 +43,6 @@ __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "buil
 
 Answers = Mapping[str, int | str | None]
 _ASYNC_BYTES = (4, 8, 16)
-_OURS = re.compile(rb"\b(TP_STAGES|tp_(fetch|store|load))\b")  # in whatever tilepipe writes
-_NAMES = re.compile(rb"\btp_\w+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +157,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     if opened:
         return _again(file, kernel, opened, no_alias)
     analysed = file.analyse(kernel)
-    tile = _the_loop(file, analysed)
+    tile = the_loop(file, analysed)
     if isinstance(tile, Refusal):
         apart = own_registers(file, analysed) if tile.diagnostics[0].code == "TP001" else ()
         return _again(file, kernel, apart, no_alias) if apart else tile
@@ -213,71 +210,6 @@ def _again(
 def _call_around(item: Item) -> Statement | None:
     """The helper call through which a statement is reached, the innermost one."""
     return next((p for p in reversed(item.parents) if p.kind == "call"), None)
-
-
-def _the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
-    effects = analysed.body.effects()
-    found = tile_loops(analysed.body)
-    place = file.source.place(Span(analysed.kernel.body.start, analysed.kernel.body.start + 1))
-    if "async" in effects.flags:
-        at = next(s for s in analysed.body.walk() if "async" in s.own.flags)
-        return refusal(
-            "TP002",
-            "already software-pipelined: the kernel issues asynchronous copies of its own",
-            file.source.place(at.span),
-            "asynchronous copy, commit or wait here",
-            "hand over the version with one tile and plain loads",
-        )
-    ours = _OURS.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
-    if ours is not None:
-        return refusal(
-            "TP002",
-            "already software-pipelined: the kernel is an output of tilepipe",
-            file.source.place(Span(ours.start(), ours.end())),
-            "a name that a pipelined kernel has",
-            "hand over the file that it was made from",
-        )
-    taken = _NAMES.search(file.source.data, analysed.kernel.body.start, analysed.kernel.body.end)
-    if taken is not None:
-        return refusal(
-            "TP020",
-            f"`{taken.group().decode()}` is a name that a pipelined kernel may use",
-            file.source.place(Span(taken.start(), taken.end())),
-            "names with `tp_` are tilepipe's",
-            "give it another name",
-        )
-    if not found:
-        return refusal(
-            "TP001", f"no tile loop in `{analysed.kernel.name}`: {_why_none(file, effects, analysed)}", place
-        )
-    if len(found) > 1:
-        lines = ", ".join(str(file.source.line_of(t.loop.span.start)) for t in found)
-        return refusal(
-            "TP003",
-            f"`{analysed.kernel.name}` has {len(found)} tile loops (lines {lines}); one is handled",
-            file.source.place(Span(found[1].loop.span.start, found[1].loop.span.start + 3)),
-            "the second tile loop",
-            "split the kernel, or move one of the loops to a kernel of its own",
-        )
-    return found[0]
-
-
-def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> str:
-    if not effects.shared_writes() and "barrier" not in effects.flags:
-        return "it has neither shared memory nor a barrier"
-    barriers = [s for s in analysed.body.walk() if "barrier" in s.own.flags]
-    if barriers and all(s.context or s.kind == "declaration" for s in barriers):
-        return (
-            "its barriers stand in a function that it calls, and loops of called functions are not pipelined"
-        )
-    mixed = next(mixed_registers(analysed.body), None)
-    if mixed is not None:
-        load, other = (file.source.line_of(s.span.start) for s in (mixed.load, mixed.other))
-        return (
-            f"`{mixed.symbol.name}` takes loads from global memory (line {load}) and from the tile (line {other}); "
-            "give each a variable of its own"
-        )
-    return "no loop both fills shared memory from global memory and computes on it behind barriers"
 
 
 # -- building --------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import Literal
 
 from tilepipe.kernel.acting import objects_of
 from tilepipe.kernel.copies import Copy, NotACopy
-from tilepipe.kernel.disjoint import Meeting, sizes_wanted
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.fills import fill_asks
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.launchbounds import launch_bound_text
 from tilepipe.kernel.loader import Split
+from tilepipe.kernel.meetings import Meeting, sizes_wanted
 from tilepipe.kernel.slots import slot_questions
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel import surroundings
-from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Access
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loop_facts import LoopFacts
+from tilepipe.kernel.meetings import Meeting
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
