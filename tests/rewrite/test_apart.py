@@ -177,6 +177,14 @@ def test_a_promise_is_taken(tmp_path: Path) -> None:
     assert any(d.code == "TP157" and "`u` overlaps" in d.message for d in notes)
 
 
+def test_one_promise_names_all_that_it_takes(tmp_path: Path) -> None:
+    declared = _POOL + "float* t = p; float* u = p + shift; float* v = p + 2 * shift;"
+    refused = _job(tmp_path, declared, _USED + _USED.replace("u[", "v[")).model
+    assert isinstance(refused, Refusal) and "no-alias=u,v" in refused.diagnostics[0].help
+    both = _job(tmp_path, declared, _USED + _USED.replace("u[", "v["), no_alias=frozenset("uv"))
+    assert not isinstance(both.model, Refusal)
+
+
 def test_the_problem_file_tells_the_block(tmp_path: Path) -> None:
     declared = _POOL + "float* u = p; float* t = p + 128;"
     assert not isinstance(_job(tmp_path, declared, bounds="").model, Refusal)

@@ -53,12 +53,12 @@ def apart(
             touches = Extents(model, ranges, array, pieces).found()
         except KeepsLayoutError as why:
             if not asks:
-                return Apart(_not_followed(model, array, tiles, str(why)))
+                return Apart(_not_followed(model, array, tiles, others, str(why)))
             continue
         threads = block is not None or model.max_threads is not None
-        refused = next(_meeting(model, touches, tiles, no_alias, threads), None)
-        if refused is not None and not asks:
-            return Apart(refused)
+        met = list(_meetings(touches, tiles, no_alias, threads))
+        if met and not asks:
+            return Apart(_refusal(model, met))
     return Apart(None, tuple(asks.values()))
 
 
@@ -89,9 +89,10 @@ def _ranges(
     return Ranges(model.file, model.analysed, model.max_threads, asked, at, block)
 
 
-def _meeting(
-    model: KernelModel, touches: list[Touch], tiles: set[Symbol], no_alias: Set[str], threads: bool
-) -> Iterator[Refusal]:
+def _meetings(
+    touches: list[Touch], tiles: set[Symbol], no_alias: Set[str], threads: bool
+) -> Iterator[tuple[Touch, Touch]]:
+    """Accesses by way of a tile and of another piece that may touch one byte: one pair for each two pieces."""
     by_piece: dict[Symbol, list[Touch]] = {}
     for touch in touches:
         by_piece.setdefault(touch.piece, []).append(touch)
@@ -101,7 +102,7 @@ def _meeting(
                 continue
             met = _met(by_piece[tile], by_piece[piece], threads)
             if met is not None:
-                yield _refusal(model, tile, piece, *met)
+                yield met
 
 
 def _met(tile: list[Touch], other: list[Touch], threads: bool) -> tuple[Touch, Touch] | None:
@@ -135,7 +136,10 @@ def _given(read: Touch, piece: list[Touch]) -> bool:
     return min(t.low or 0 for t in written) <= read.low and read.high <= max(t.high or 0 for t in written)
 
 
-def _refusal(model: KernelModel, tile: Symbol, piece: Symbol, one: Touch, two: Touch) -> Refusal:
+def _refusal(model: KernelModel, met: list[tuple[Touch, Touch]]) -> Refusal:
+    """What is told of the first two that may meet; the promise names all."""
+    one, two = met[0]
+    tile, piece = one.piece.name, two.piece.name
     source, lines = model.file.source, [model.file.source.line_of(t.at.start) for t in (one, two)]
     open_ = next((t for t in (two, one) if t.low is None or t.high is None), None)
     at = open_ or two
@@ -143,24 +147,25 @@ def _refusal(model: KernelModel, tile: Symbol, piece: Symbol, one: Touch, two: T
     label = (
         f"the place by way of {by} has no known bounds"
         if open_ is not None
-        else f"bytes {two.low} to {two.high} here; {one.low} to {one.high} by way of `{tile.name}` in line {lines[0]}"
+        else f"bytes {two.low} to {two.high} here; {one.low} to {one.high} by way of `{tile}` in line {lines[0]}"
     )
     return refusal(
         "TP024",
-        f"the tile `{tile.name}` and `{piece.name}` are pieces of one array, and may touch the same element: a "
+        f"the tile `{tile}` and `{piece}` are pieces of one array, and may touch the same element: a "
         "pipeline gives the tile alone other places",
         source.place(at.at),
         label,
-        _CURE.format(piece.name),
+        _CURE.format(",".join(dict.fromkeys(other.piece.name for _, other in met))),
     )
 
 
-def _not_followed(model: KernelModel, array: Symbol, tiles: set[Symbol], why: str) -> Refusal:
+def _not_followed(
+    model: KernelModel, array: Symbol, tiles: set[Symbol], others: set[Symbol], why: str
+) -> Refusal:
     names = ", ".join(f"`{t.name}`" for t in sorted(tiles, key=lambda s: s.key))
     return refusal(
         "TP024",
         f"other pieces of `{array.name}`, where {names} lies, are in use too, and may touch the same element: {why}",
         model.file.source.place(model.tile.loop.span),
-        "",
-        _CURE.format("NAME"),
+        help=_CURE.format(",".join(sorted(o.name for o in others))),
     )
