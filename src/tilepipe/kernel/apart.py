@@ -140,14 +140,14 @@ def _refusal(model: KernelModel, met: list[tuple[Touch, Touch]]) -> Refusal:
     """What is told of the first two that may meet; the promise names all."""
     one, two = met[0]
     tile, piece = one.piece.name, two.piece.name
-    source, lines = model.file.source, [model.file.source.line_of(t.at.start) for t in (one, two)]
+    source = model.file.source
     open_ = next((t for t in (two, one) if t.low is None or t.high is None), None)
     at = open_ or two
-    by = f"`{at.piece.name}`"
+    line = source.line_of(one.at.start)
     label = (
-        f"the place by way of {by} has no known bounds"
+        f"the place by way of `{at.piece.name}` has no known bounds"
         if open_ is not None
-        else f"bytes {two.low} to {two.high} here; {one.low} to {one.high} by way of `{tile}` in line {lines[0]}"
+        else f"bytes {two.low} to {two.high} here; {one.low} to {one.high} by way of `{tile}` in line {line}"
     )
     return refusal(
         "TP024",
