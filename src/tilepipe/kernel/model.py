@@ -15,6 +15,7 @@ from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.askedtypes import asked_types
+from tilepipe.kernel.comparisons import read_as_comparisons
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
@@ -154,11 +155,12 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     taken = taken_coordinate(file, kernel)
     if taken is not None:
         return taken
-    opened = open_macros(file, kernel)
-    if isinstance(opened, Refusal):
-        return opened
-    if opened:
-        return _again(file, kernel, opened, no_alias)
+    for shaped in (read_as_comparisons, open_macros):
+        edits = shaped(file, kernel)
+        if isinstance(edits, Refusal):
+            return edits
+        if edits:
+            return _again(file, kernel, edits, no_alias)
     analysed = file.analyse(kernel)
     tile = _the_loop(file, analysed)
     if isinstance(tile, Refusal):
