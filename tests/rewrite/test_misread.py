@@ -111,3 +111,29 @@ constexpr int W = 2, V = 3;
     assert not isinstance(made, Refusal), made
     assert "times<W, (V > 2)>(1)" in made.text and "is_wide_v<double>" in made.text
     assert kernel.difference(made, tile_counts((0, 1, 3))) == ""
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        "for (int i = 0; i < 128; ++i) sum = sum * 0.5f + (T)*(s + ((i + threadIdx.x) & 127));",
+        "r[threadIdx.x] = s[3]; __syncthreads(); float* q = r + (127 - threadIdx.x); sum += (T)*q * 2.0f + (T)*q;",
+        "sum += quarter(&s[threadIdx.x ^ 64]);",
+        "typedef float U; sum += (U)(T)*(s + 5) + (T)(s[7]);",
+        "sum += BYTES(T) * s[threadIdx.x ^ 1] + (BYTES(T) & k);",
+        "const int T = 2; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k);",
+    ],
+)
+def test_reads_behind_conversions_are_seen(compute: str, tmp_path: Path) -> None:
+    head = (
+        "#define BYTES(x) (int)sizeof(x)\nusing T = float;\n"
+        "template <class X> __device__ X quarter(const X* p) { return (X)*p * (X)0.25f; }\n"
+    )
+    assert check(PLAIN, compute, tmp_path, head) is None
+
+
+def test_a_macro_before_a_declaration_may_be_a_type(tmp_path: Path) -> None:
+    head = "#define REAL float\n#define OFTEN if (k > 0)\n"
+    assert check(PLAIN, "REAL v = s[threadIdx.x ^ 1]; sum += v + (REAL)*(s + 3);", tmp_path, head) is None
+    refused = check(PLAIN, "OFTEN sum = 1.0f;", tmp_path, head)
+    assert refused is not None and "a macro that is no type" in refused.diagnostics[0].message

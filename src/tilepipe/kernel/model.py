@@ -15,7 +15,6 @@ from tilepipe.kernel import disjoint, legality, rules_memory, surroundings
 from tilepipe.kernel.acting import acting_class
 from tilepipe.kernel.addresses import hidden_addresses
 from tilepipe.kernel.askedtypes import asked_types
-from tilepipe.kernel.comparisons import read_as_comparisons
 from tilepipe.kernel.copies import Copies, Copy, NotACopy
 from tilepipe.kernel.disjoint import Meeting
 from tilepipe.kernel.effects import Effects
@@ -27,6 +26,7 @@ from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.loop_facts import LoopFacts
+from tilepipe.kernel.misread import read_as_written
 from tilepipe.kernel.open_macros import open_macros
 from tilepipe.kernel.poolnames import hidden_names
 from tilepipe.kernel.prepared import own_registers, written_out
@@ -155,7 +155,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     taken = taken_coordinate(file, kernel)
     if taken is not None:
         return taken
-    for shaped in (read_as_comparisons, open_macros):
+    for shaped in (read_as_written, open_macros):
         edits = shaped(file, kernel)
         if isinstance(edits, Refusal):
             return edits
