@@ -178,7 +178,7 @@ class Accesses:
             return self._address(parent, walk) if size == self.element else self._vector(parent, walk, size)
         if kind == "field_expression" and operator_of(parent) == ".":
             outer = parent.parent
-            if outer is not None and outer.type in _VALUES:
+            if outer is not None and outer.type in _VALUES and not hands_out(outer):
                 return access
         if kind == "cast_expression" and "&" not in self._cast_type(parent):
             return access
