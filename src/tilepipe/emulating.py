@@ -227,11 +227,10 @@ def _findings_told(source: SourceFile, runs: Mapping[str, SizeRun]) -> list[Diag
 
 def _told(source: SourceFile, finding: Finding, sizes: list[str]) -> Diagnostic:
     place = _place(source, finding.lines[0]) if finding.lines else None
-    calls = (*finding.calls, 0, 0)
-    label = finding.kind + (f", called on line {calls[0]}" if calls[0] else "")
+    label = finding.kind + "".join(finding.called[:1])
     if len(finding.lines) > 1:
         label += f"; {_OTHER.get(finding.kind, 'the other access')} is on line {finding.lines[1]}"
-        label += f", called on line {calls[1]}" if calls[1] else ""
+        label += finding.called[1]
     where = f"size {sizes[0]}" + (f" and {len(sizes) - 1} more" if len(sizes) > 1 else "")
     block = "" if finding.block == (0, 0, 0) else f", block {finding.block}"
     return Diagnostic("TP305", "error", f"{finding.message} ({where}{block})", place, label)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
 from tilepipe.gpu import Arch
+from tilepipe.kernel.apart import apart
 from tilepipe.kernel.collisions import settled
 from tilepipe.kernel.file import CudaFile, KernelText
 from tilepipe.kernel.instance import Guard, guards, instance_asks, more_asks
@@ -35,12 +36,13 @@ from tilepipe.problem import (
     check_problem,
 )
 from tilepipe.problem.expressions import evaluate, evaluate_number
+from tilepipe.problem.launched import block_shape, planned_size, product
 from tilepipe.rewrite.launches import find_launches, launched_instance, named_instances
 from tilepipe.source import Span, apply_edits
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.resources import Resources as Usage
 from tilepipe.toolchain.types import Compiled
-from tilepipe.wishes import wishes_of
+from tilepipe.wishes import others_listed, wishes_of
 
 DEFAULT_ARCH = "sm_80"
 DIALECTS = ("c++17", "c++20", "c++23")
@@ -121,9 +123,12 @@ class Job:
     def fault(self) -> Refusal | None:
         """What is wrong with the source or the problem file, whatever may come of the loop: a file that does not
         compile, a problem that does not fit the kernel."""
-        if isinstance(self.usage, Refusal):
-            unclear = self.instance is None and self.usage.diagnostics[0].code == "TP209"
-            return self.which_instance if unclear else self.usage
+        # The front end says as much of a kernel that is refused anyway, without optimising it.
+        refused = isinstance(self._found, Refusal)
+        built = self.toolchain.answer(self.unit(), ()) if refused else self.usage
+        if isinstance(built, Refusal):
+            unclear = self.instance is None and built.diagnostics[0].code == "TP209"
+            return self.which_instance if unclear else built
         if self.problem is None:
             return None
         parameters = self.toolchain.parameter_types(self.unit())
@@ -187,7 +192,17 @@ class Job:
         model = built if isinstance(built, Refusal) else settled(built, answers, launched)
         if isinstance(model, Refusal):
             return model
-        return model, repartitioned(model, answers, self._block)
+        return self._mixed(model, launched) or (model, repartitioned(model, answers, self._block))
+
+    def _mixed(self, model: KernelModel, block: tuple[int, int, int] | None) -> Refusal | None:
+        """Why a tile may share elements with something else in its array."""
+        answers: dict[str, int | str | None] = {}
+        while (found := apart(model, answers, block, self.options.no_alias)).asks:
+            told = self.toolchain.answer(self.unit(model.file.source.text), _put(found.asks))
+            if isinstance(told, Refusal):
+                return told
+            answers |= told
+        return found.refused
 
     @cached_property
     def guards(self) -> tuple[Guard, ...] | Refusal:
@@ -214,18 +229,25 @@ class Job:
         return () if isinstance(found, Refusal) else tuple(n for n in found[1] if isinstance(n, Narrow))
 
     @property
+    def _generic(self) -> bool:
+        """Whether it is a template without arguments."""
+        return bool(self.kernel.template) and self.instance is None
+
+    @property
     def compiled(self) -> Asked | None:
-        """The kernel as it is, nothing asked; None for a template without arguments."""
-        generic = bool(self.kernel.template) and self.instance is None
-        return None if generic else Asked(self.unit(), (), self.kernel.span)
+        """The kernel as it is, to be assembled; None where what it takes is not wanted or cannot be known."""
+        nothing = self._generic or isinstance(self._found, Refusal)
+        return None if nothing else Asked(self.unit(), (), self.kernel.span)
 
     @property
     def asked(self) -> Asked | None:
-        """What the compiler is to be asked about the kernel; None where there is nothing to ask."""
+        """What the compiler is to be asked about the kernel, nothing but whether it compiles where the rules refuse it;
+        None for a template without arguments."""
         found = self._found
-        if isinstance(found, Refusal) or self.compiled is None:
+        if self._generic:
             return None
-        return Asked(self.unit(found.text), self._questions(found), self.kernel.span)
+        text, questions = (None, ()) if isinstance(found, Refusal) else (found.text, self._questions(found))
+        return Asked(self.unit(text), questions, self.kernel.span)
 
     @cached_property
     def plan(self) -> Plan | Refusal:
@@ -254,16 +276,15 @@ class Job:
             plan = with_padded(plan, self.padded.plan, PAD)
         if any(wishes.admit(c) for c in plan.candidates):
             return plan
-        ids = ", ".join(c.id for c in plan.candidates)
-        return error("TP124", f"there is no candidate {wishes.words}", help=f"the candidates are: {ids}")
+        listed = others_listed([c.id for c in plan.candidates], wishes.candidate)
+        return error("TP124", f"there is no candidate {wishes.words}", help=listed)
 
     @property
     def _block(self) -> tuple[int, int, int] | None:
         """The shape of a block as the problem file launches it."""
         if self.problem is None or not self.main_size:
             return None
-        x, y, z, *_ = (*(evaluate(text, self.main_size) for text in self.problem.block), 1, 1)
-        return x, y, z
+        return block_shape(self.problem, self.main_size)
 
     @property
     def tries_padding(self) -> bool:
@@ -323,7 +344,7 @@ class Job:
     def known_threads(self) -> int | None:
         """Threads per block: the problem file's, else the kernel's bound; None where neither says."""
         bound = None if isinstance(self.model, Refusal) else self.model.max_threads
-        return self._product(self.problem.block if self.problem else (), self.main_size) or bound
+        return product(self.problem.block if self.problem else (), self.main_size) or bound
 
     @cached_property
     def unstated_threads(self) -> int:
@@ -331,22 +352,13 @@ class Job:
         where the kernel has them, or where nothing says so."""
         if self.problem is None or launch_bound_span(self.file, self.kernel, alone=False) is not None:
             return 0
-        counts = {self._product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
+        counts = {product(self.problem.block, sizes) for sizes in self.problem.sizes.values()}
         return counts.pop() if len(counts) == 1 else 0
 
     @cached_property
     def main_size(self) -> Sizes:
         """The sizes that planning looks at: the target, else the largest set."""
-        sizes = self.problem.sizes if self.problem is not None else {}
-        if "target" in sizes:
-            return sizes["target"]
-        return max(sizes.values(), key=lambda s: sum(s.values()), default={})
-
-    def _product(self, expressions: tuple[str, ...], size: Sizes) -> int:
-        total = 1
-        for text in expressions:
-            total *= evaluate(text, size)
-        return total if expressions else 0
+        return planned_size(self.problem)
 
     def _work(self, model: KernelModel, size: Sizes):  # type: ignore[no-untyped-def]
         problem = self.problem
@@ -354,7 +366,7 @@ class Job:
             return None
         staged = sum({b.array: b.bytes or 0 for b in model.buffers}.values()) + (tile_part(model) or 0)
         least = evaluate(problem.bytes, size) if problem.bytes else None
-        blocks = self._product(problem.grid, size)
+        blocks = product(problem.grid, size)
         return tile_work(model, evaluate(problem.flops, size), least, blocks, self._tiles(size), staged)
 
     def _tiles(self, size: Sizes) -> float | None:

@@ -56,7 +56,7 @@ def base_report(job: Job) -> RunReport:
     """A report that says what was opened, and nothing yet of what came of it."""
     line = job.file.source.line_of(job.kernel.span.start)
     info = KernelInfo(job.kernel.name, job.path, line, job.instance)
-    promised = sorted(job.options.no_alias & set(job.kernel.parameters))
+    promised = sorted(job.options.no_alias & ({*job.kernel.parameters} | _carved_names(job)))
     notes = tuple(
         Diagnostic(
             "TP157",
@@ -71,6 +71,11 @@ def base_report(job: Job) -> RunReport:
         notes += (Diagnostic("TP157", "note", text),)
     tool = ToolInfo(job.toolchain.name, job.device.name)
     return RunReport(tool, info, job.arch.name, diagnostics=notes + job.zeros)
+
+
+def _carved_names(job: Job) -> set[str]:
+    """The names of the pieces that the kernel carves out of the arrays of its tiles."""
+    return set() if isinstance(job.model, Refusal) else {p.name for p in job.model.analysed.carved}
 
 
 def how_chosen(planned: Planned) -> str:

@@ -26,7 +26,8 @@ from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Contender, CpuDevice, CudaDevice
 from tilepipe.limits import NO_GPU, overlap_limit
-from tilepipe.plan.candidates import capped, uncapped
+from tilepipe.plan.candidates import capped, overrunning, uncapped
+from tilepipe.plan.types import Candidate
 from tilepipe.planning import (
     Planned,
     Progress,
@@ -80,7 +81,10 @@ def prove_on_cpu(planned: Planned, progress: Progress) -> RunReport:
 def original_at_fault(report: RunReport, job: Job, verified: Verified) -> RunReport:
     """The report that ends with the original's own fault: nothing can be held against it."""
     fault = f"the original itself fails with {job.problem_path}: {verified.correctness.original_fault}"
-    advice = "correct the launch, the data or the reference of the problem file, or the kernel"
+    advice = (
+        "correct the launch, the data, the reference or its tolerance (`rtol` and `atol`, 0 where they are not given) "
+        "in the problem file, or the kernel"
+    )
     said = Diagnostic("TP433", "refusal", fault, job.place, help=advice)
     evidence = evidence_of(verified, None, None)
     return replace(report, outcome="failed", evidence=evidence, diagnostics=(*report.diagnostics, said))
@@ -138,7 +142,7 @@ def prove_on_gpu(planned: Planned, device: CudaDevice, progress: Progress) -> Ru
         return replace(report, outcome="failed")
     progress("timing the original and every candidate")
     timed = measure(planned.job, device, right)
-    if more := bounded_finalists(planned.job, planned.model, right, timed):
+    if more := finalists(planned.job, planned.model, right, timed):
         sifted = _sift(planned, device, more, with_built(report, planned, more), progress)
         if isinstance(sifted, RunReport):
             return sifted
@@ -184,26 +188,31 @@ def _sift(
     return right, report
 
 
-def bounded_finalists(job: Job, model: KernelModel, built: list[Built], timed: Benchmark) -> list[Built]:
-    """The fastest candidates with other minima of resident blocks stated: one, two, as many as they have, one more.
+def finalists(job: Job, model: KernelModel, built: list[Built], timed: Benchmark) -> list[Built]:
+    """The fastest candidates in forms that only a measurement can judge: with other minima of resident blocks stated
+    (one, two, as many as they have, one more), and with a loader that runs past the last tile.
 
     ptxas orders loads and allocates registers differently for each of them. What that is worth can be told neither
     from registers nor from the audit, nor from what it does to the original (docs/measurements.md), so it is timed.
-    Left out is what compiles to code that is there already, and all of it where a bound would rule launches out.
+    Left out is what compiles to code that is there already, and bounds that would rule launches out.
     """
-    if timed.original is None or (job.unstated_threads and not job.options.allow_launch_change):
+    if timed.original is None:
         return []
+    bounds = not job.unstated_threads or job.options.allow_launch_change
     by_id = {b.candidate.id: b for b in built}
     families: dict[str, Built] = {}
     for name in sorted(timed.candidates, key=lambda name: timed.candidates[name].median_ms):
         families.setdefault(uncapped(by_id[name].candidate).id, by_id[name])
-    wanted = [
-        capped(uncapped(one.candidate), blocks, job.unstated_threads)
-        for one in list(families.values())[:_FINALISTS]
-        for blocks in sorted({1, 2, *_near(resident_blocks(job, one.cubin, one.candidate))})
-    ]
+    wanted: dict[str, Candidate] = {}
+    for one in list(families.values())[:_FINALISTS]:
+        plain = uncapped(one.candidate)
+        past = overrunning(plain)
+        near = sorted({1, 2, *_near(resident_blocks(job, one.cubin, one.candidate))}) if bounds else []
+        forms = [past] if past is not None else []
+        forms += [capped(form, b, job.unstated_threads) for form in (plain, *forms) for b in near]
+        wanted |= {form.id: form for form in forms}
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        made = list(pool.map(lambda candidate: build_candidate(job, model, candidate), wanted))
+        made = list(pool.map(lambda candidate: build_candidate(job, model, candidate), wanted.values()))
     images = {b.cubin.image for b in built}
     found = {b.cubin.image: b for b in reversed(made) if isinstance(b, Built) and b.cubin.image not in images}
     return list(reversed(found.values()))

@@ -34,9 +34,9 @@ from tilepipe.planning import (
     with_built,
 )
 from tilepipe.proving import (
-    bounded_finalists,
     doubts,
     evidence_of,
+    finalists,
     limit_of_fastest,
     measure,
     original_at_fault,
@@ -156,7 +156,7 @@ def bench(job: Job, progress: Progress) -> RunReport | Refusal:
     built, report = restructure(planned, planned.viable(), progress)
     progress("timing the original and every candidate")
     timed = measure(job, job.device, built)
-    if more := bounded_finalists(job, planned.model, built, timed):
+    if more := finalists(job, planned.model, built, timed):
         built, report = [*built, *more], with_built(report, planned, more)
         timed = measure(job, job.device, built)
     winner = fastest(timed.original, timed.candidates) if timed.original is not None else None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from tilepipe.diagnostics import Refusal, error
@@ -35,3 +38,24 @@ def _replayed(path: str, kernel: str) -> str | Refusal:
             help="give the --json output of an earlier run",
         )
     return str(chosen)
+
+
+def others_listed(ids: Sequence[str], wanted: str | None) -> str:
+    """The candidates that there are: those spelled nearly as `wanted` first, then all, with the numbers of stages that
+    one name goes with as a range: `cp_async-2…8-ring`."""
+    stages: dict[tuple[str, str], list[int]] = {}
+    for one in ids:
+        before, number, behind = re.fullmatch(r"(\D*)(\d+)(.*)", one).groups()  # type: ignore[union-attr]
+        stages.setdefault((before, behind), []).append(int(number))
+    folded = ", ".join(f"{before}{_range(numbers)}{behind}" for (before, behind), numbers in stages.items())
+    close = [f"`{one}`" for one in get_close_matches(wanted or "", ids, 3, 0.8)]
+    asked = f"is {' or '.join(close)} meant? " if close else ""
+    return f"{asked}the candidates are: {folded}"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    """Numbers as `2…8`, as `2` or as `2/5`."""
+    first, last = min(numbers), max(numbers)
+    if last - first > 1 and sorted(numbers) == list(range(first, last + 1)):
+        return f"{first}…{last}"
+    return "/".join(map(str, sorted(numbers)))

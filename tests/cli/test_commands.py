@@ -256,6 +256,21 @@ def test_or_original_also_when_the_kernel_cannot_be_opened(steps: FakeSteps, ker
     assert Path("out.cu").read_text(encoding="utf-8") == ORIGINAL
 
 
+def test_or_original_takes_host_code_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("host.cu").write_bytes(b"int main() { return 0; }\r\n")
+    assert main(["run", "host.cu", "-o", "plain.cu"]) == 2
+    assert not Path("plain.cu").exists()
+    assert main(["run", "host.cu", "-o", "out.cu", "--or-original"]) == 0
+    assert Path("out.cu").read_bytes() == Path("host.cu").read_bytes()
+    assert "TP144" in capsys.readouterr().err
+    Path("kernel.cu").write_text("__global__ void k() {}")
+    assert main(["run", "kernel.cu", "-o", "no.cu", "--or-original", "-k", "other"]) == 2
+    assert not Path("no.cu").exists()
+
+
 def test_required_evidence_that_is_missing_is_4(steps: FakeSteps, kernel: Path) -> None:
     unknown = replace(PIPELINED.evidence, benchmark=None)
     steps.result = replace(PIPELINED, evidence=unknown, source=CHANGED)

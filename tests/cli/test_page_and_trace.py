@@ -23,7 +23,9 @@ def test_run_writes_the_page_and_the_trace(steps: FakeSteps, kernel: Path, capsy
     page = Path("out.html").read_text(encoding="utf-8")
     assert "/* a ring */" in page and ORIGINAL.split("{")[0].strip() in page
     assert {e["ph"] for e in json.loads(Path("loop.json").read_text())["traceEvents"]} == {"M", "X"}
-    assert "cp_async-3-ring" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "cp_async-3-ring" in shown.out
+    assert "tilepipe: wrote out.html\n" in shown.err and "tilepipe: wrote loop.json\n" in shown.err
 
 
 def test_the_page_shows_the_file_as_it_was(steps: FakeSteps, kernel: Path) -> None:

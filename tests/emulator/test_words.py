@@ -12,17 +12,25 @@ from tilepipe.diagnostics import Refusal
 from tilepipe.emulator.findings import AddressBook, ArrayPlace, Shape, plain_name, subscripts
 from tilepipe.launch import CpuDevice, LaunchOptions, RunResult
 from tilepipe.launch.shapes import shared_shapes
+from tilepipe.launch.types import Finding
 from tilepipe.problem import Array as ProblemArray
 from tilepipe.problem import Case
 from tilepipe.toolchain import NvrtcToolchain, Unit
 
 
-def launched(nvrtc: NvrtcToolchain, text: str, shared: int = 0, instantiate: str | None = None) -> RunResult:
-    """One block of 32 threads of `k(float* out)`."""
+def launched(
+    nvrtc: NvrtcToolchain,
+    text: str,
+    shared: int = 0,
+    instantiate: str | None = None,
+    names: tuple[str, ...] = ("out",),
+) -> RunResult:
+    """One block of 32 threads of `k(float* out)`, or with an array of 64 for each of `names`."""
     loaded = CpuDevice(nvrtc).load(Unit(text, "words.cu", "k", instantiate), "sm_80")
     assert not isinstance(loaded, Refusal), loaded
-    out: Array = np.zeros(64, np.float32)
-    case = Case("one", {}, (1, 1, 1), (32, 1, 1), shared, (ProblemArray("out", "out", out, out),), None, None)
+    data: list[Array] = [np.zeros(64, np.float32) for _ in names]
+    arrays = tuple(ProblemArray(name, "out", one, one) for name, one in zip(names, data, strict=True))
+    case = Case("one", {}, (1, 1, 1), (32, 1, 1), shared, arrays, None, None)
     done = loaded.run(case, LaunchOptions())
     assert isinstance(done, RunResult), done
     return done
@@ -155,6 +163,17 @@ def test_an_address_outside_an_array_is_told_in_elements(nvrtc: NvrtcToolchain) 
     assert (found.kind, found.where) == ("global out of bounds", "out[64] (of 64 elements)")
 
 
+def test_all_that_tell_of_a_race_name_the_call() -> None:
+    plain = Finding("write-read race", "thread 1 reads", (7, 2))
+    assert (plain.called, plain.in_lines) == (("", ""), " (lines 7, 2)")
+    within = Finding("write-read race", "thread 1 reads", (7, 2), calls=(0, 6))
+    assert (within.called, within.in_lines) == (
+        ("", ", called on line 6"),
+        " (line 7, and line 2, called on line 6)",
+    )
+    assert Finding("trap", "thread 1 executes a trap").in_lines == ""
+
+
 def test_a_line_in_a_helper_comes_with_the_line_of_its_call(nvrtc: NvrtcToolchain) -> None:
     text = """__device__ __forceinline__ void put(volatile float* at, float x) {
   *at = x;
@@ -175,5 +194,25 @@ def test_an_address_is_of_the_array_that_holds_it_not_of_its_neighbour() -> None
     book = AddressBook((), (first, second))
     assert book.global_name(4352) == "B[0]"
     assert book.global_name(4348) == "A[63]"
-    assert book.global_name(4608) == "A[128] (of 64 elements)"
+    assert book.global_name(4608) == "B[64] (of 64 elements) or A[128] (of 64 elements)"
     assert AddressBook((), (second,)).global_name(4348) == "B[-1] (of 64 elements)"
+
+
+def test_an_overrun_is_named_by_the_pointer_that_leads_there() -> None:
+    first = ArrayPlace("A", 4096, 256, 4096, 4, "k_param_0")
+    second = ArrayPlace("B", 4352, 256, 4352, 4, "k_param_1")
+    book = AddressBook((), (first, second))
+    assert book.global_name(4608, {"k_param_0", "k_param_7"}) == "A[128] (of 64 elements)"
+    assert book.global_name(1 << 20, {"k_param_0"}) == "A[261120] (of 64 elements)"
+    assert book.global_name(4352, {"k_param_0"}) == "B[0]"
+    assert book.global_name(1 << 20, {"k_param_0", "k_param_1"}) == "global address 0x100000"
+
+
+@pytest.mark.parametrize("given", ["first", "second"])
+def test_the_array_whose_end_is_passed_is_named(given: str, nvrtc: NvrtcToolchain) -> None:
+    text = f"""extern "C" __global__ void k(float* first, float* second) {{
+  for (int i = threadIdx.x; i < 90; i += 32) {given}[i] = first[i & 63] + second[i & 63];
+}}
+"""
+    (found,) = launched(nvrtc, text, names=("first", "second")).findings
+    assert (found.kind, found.where) == ("global out of bounds", f"{given}[64] (of 64 elements)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilepipe.diagnostics import error
-from tilepipe.evidence.compare import errors_against
+from tilepipe.evidence.compare import _DEFAULT_TOLERANCE, errors_against
 from tilepipe.evidence.sampling import estimated_flops, sample_blocks, with_measured_work
 from tilepipe.launch.types import RunResult
 from tilepipe.problem import Array, Case
@@ -121,3 +122,14 @@ def test_estimates() -> None:
     assert estimated_flops(case([1.0], flops=100)) == 100
     assert estimated_flops(case([1.0], flops=100, bytes=50)) == 400
     assert estimated_flops(case(np.zeros(10))) == 8 * 40
+
+
+def test_the_tolerances_are_those_of_the_documents() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "problem-file.md").read_text(encoding="utf-8")
+    for size, (atol, rtol) in _DEFAULT_TOLERANCE.items():
+        told = f"({_short(atol)}, {_short(rtol)}) "
+        assert told + f"of {size * 8}" in page or told + f"for floats of {size * 8}" in page
+
+
+def _short(value: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-") if value < 0.1 else f"{value}"

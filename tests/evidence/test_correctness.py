@@ -150,6 +150,19 @@ def test_a_difference_with_early_copies_only_is_found() -> None:
     assert check(body)[0].status == "failed"
 
 
+def test_the_run_that_differs_is_the_one_that_is_measured() -> None:
+    """A wait that is missing shows with late copies alone: the run after it must not hide its NaN."""
+
+    def body(case: Case, options: LaunchOptions) -> None:
+        double(case, options)
+        if options.copies == "late":
+            case.arrays[1].data[:] = np.nan
+
+    correctness, _ = check(body)
+    small = correctness.sizes["small"]
+    assert (small.within_tolerance, small.max_abs_error, small.max_difference) == (False, np.inf, np.inf)
+
+
 def test_runs_get_the_same_data_and_poisoned_outputs() -> None:
     original, changed = FakeKernel(double), FakeKernel(double)
     check(changed, original)
@@ -249,7 +262,9 @@ def test_large_grids_are_sampled_and_compared_where_written() -> None:
     assert races.status == "passed" and len(changed.runs) == 1
     row = blocks[7] % 1000
     wrong = patched(lambda case: case.arrays[1].data.__setitem__((row, 1), 9))
-    assert check(wrong, problem=big, budget_flops=10_000)[0].status == "failed"
+    differs = check(wrong, problem=big, budget_flops=10_000)[0]
+    assert differs.status == "failed"
+    assert differs.sizes["target"].max_abs_error is None and differs.sizes["target"].max_difference > 0
     regridded = LaunchChange(problem=replace(big, grid=("2", "N")))
     assert check(double, problem=big, change=regridded, budget_flops=10_000)[0].status == "unknown"
 

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from tilepipe.kernel.bounds import ANY, Range, Ranges
+from tilepipe.kernel.bounds import Ranges
 from tilepipe.kernel.file import CudaFile
+from tilepipe.kernel.intervals import ANY, Range
 from tilepipe.source import SourceFile
 
 THREADS = 64

@@ -13,7 +13,9 @@ from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.model import Study, build, study
 from tilepipe.source import SourceFile
 
-PAGES = sorted((Path(__file__).parents[2] / "docs" / "refusals").glob("TP0*.md"))
+# TP024 needs the compiler's answers: tests/rewrite/test_apart.py.
+_ALL = (Path(__file__).parents[2] / "docs" / "refusals").glob("TP0*.md")
+PAGES = sorted(page for page in _ALL if page.stem != "TP024")
 
 KERNEL = """\
 __global__ void f(const float* __restrict__ a, const int* __restrict__ idx, float* __restrict__ c, int n)
@@ -199,6 +201,40 @@ def test_the_page_shows_a_refused_kernel_and_a_legal_one(page: Path) -> None:
     assert isinstance(refused, Refusal)
     assert refused.diagnostics[0].code == page.stem
     assert isinstance(answer(after), Study)
+
+
+_LOAD = "void load(float* t, const float* from, int k) { t[threadIdx.x] = from[k * 128 + threadIdx.x]; }\n"
+_FILLED = "s[threadIdx.x] = a[k * 128 + threadIdx.x];"
+
+
+@pytest.mark.parametrize("given", ["s, a, k", "s, a + k * 128, 0"])
+@pytest.mark.parametrize(
+    ("head", "call"),
+    [
+        ("struct L { static __device__ " + _LOAD + "};\n", "L::load({});"),
+        ("struct L { __device__ " + _LOAD + "};\n", "L().load({});"),
+        ("namespace deep { __device__ " + _LOAD + "}\nnamespace d = deep;\n", "d::load({});"),
+    ],
+)
+def test_a_helper_that_is_not_followed_is_what_is_named(head: str, call: str, given: str) -> None:
+    """What it may do to `k` and the tile is nobody else's fault."""
+    found = answer(head + KERNEL.replace(_FILLED, call.format(given)))
+    assert isinstance(found, Refusal)
+    (told,) = found.diagnostics
+    assert told.code == "TP018" and "`load`, whose effect is not known" in told.message
+    assert told.place is not None and call.partition("load")[0] + "load(" in told.place.text
+    assert "in no class" in told.help and "without an alias" in told.help
+
+
+def test_a_helper_of_a_namespace_is_followed() -> None:
+    head = "namespace deep { __device__ " + _LOAD + "}\n"
+    assert isinstance(answer(head + KERNEL.replace(_FILLED, "deep::load(s, a, k);")), Study)
+
+
+def test_a_count_that_differs_between_threads_stays_TP011_beside_an_unknown_call() -> None:
+    text = "void note(float*);\n" + KERNEL.replace("int k = 0;", "int k = threadIdx.x;")
+    found = answer(text.replace(_FILLED, _FILLED + " note(&sum);"))
+    assert isinstance(found, Refusal) and found.diagnostics[0].code == "TP011"
 
 
 def test_a_promise_about_aliases_is_taken() -> None:

@@ -65,7 +65,7 @@ def test_a_kernel_that_is_not_followed_is_named_on_request_only(
     path.write_text(text.replace("wait_prior(STAGES - 2)", "wait_prior(unknown_count())"))
     assert main(["lint", str(path)]) == 0
     messages = capsys.readouterr().err
-    assert "TP540" not in messages and "no findings; 1 kernel could not be followed" in messages
+    assert "TP540" not in messages and "no findings; 1 kernel could not be followed (--verbose" in messages
     assert main(["lint", str(path), "--verbose"]) == 0
     assert "TP540" in capsys.readouterr().err
 
@@ -83,3 +83,57 @@ def test_with_a_problem_file_the_emulator_looks_too(
     )
     assert main(["lint", str(path), "-p", str(problem)]) == 3
     assert "TP530" in capsys.readouterr().err
+
+
+_HELPED = """\
+__device__ __forceinline__ void put(volatile float* at, float x)
+{
+    *at = x;
+}
+extern "C" __global__ void k(const float* x, float* out)
+{
+    __shared__ float room[32];
+    put(&room[threadIdx.x], x[threadIdx.x]);
+    put(&out[threadIdx.x], room[threadIdx.x ^ 1]);
+}
+"""
+_HELPED_PROBLEM = """\
+schema = 1
+[kernels.k]
+grid = ["1"]
+block = ["32"]
+args = [{ name = "x", in = ["32"] }, { name = "out", out = ["32"] }]
+[kernels.k.sizes]
+small = { n = 1 }
+"""
+
+
+def test_a_race_in_a_helper_names_the_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, other = tmp_path / "k.cu", tmp_path / "other.cu"
+    for path in (source, other):
+        path.write_text(_HELPED)
+    source.with_suffix(".toml").write_text(_HELPED_PROBLEM)
+    told = {}
+    for words in (
+        ["lint", str(source), "-p", str(source.with_suffix(".toml"))],
+        ["verify", str(source), str(other)],
+        ["emulate", str(source)],
+    ):
+        assert main(words) == 3
+        shown = capsys.readouterr()
+        told[words[0]] = " ".join((shown.out + shown.err).split())
+    assert "the other side is line 3, called on line 8" in told["lint"]
+    assert "(line 9, and line 3, called on line 8)" in told["verify"]
+    assert "is on line 3, called on line 8" in told["emulate"]
+
+
+def test_kernels_without_a_pipeline_are_no_findings_but_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A barrier is missing: nothing here has looked for it."""
+    path = tmp_path / "k.cu"
+    path.write_text((ROOT / "examples" / "igemm_wmma.cu").read_text().replace("__syncthreads();", "", 1))
+    assert main(["lint", str(path)]) == 0
+    assert "no findings; 1 kernel has no pipeline to look at: their barriers" in capsys.readouterr().err
+    assert main(["lint", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["without_pipeline"] == ["igemm_wmma"]

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from tilepipe.builds import build_candidate
 from tilepipe.diagnostics import Refusal
-from tilepipe.lint import LintOptions, lint
+from tilepipe.lint import LintOptions, Report, lint
 from tilepipe.opening import open_jobs
 from tilepipe.options import Options
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.emit import rewrite
 from tilepipe.source import SourceFile
+from tilepipe.steps import open_job
 
 ROOT = Path(__file__).parents[2]
 KERNELS = sorted([*(ROOT / "tests" / "zoo").glob("*.cu"), *(ROOT / "examples").glob("*.cu")])
@@ -72,6 +74,27 @@ def test_nothing_is_found_in_what_is_emitted(path: Path) -> None:
 @pytest.mark.parametrize("path", [p for p in KERNELS if p.stem not in FEW], ids=lambda p: p.stem)
 def test_nothing_is_found_in_anything_emitted(path: Path) -> None:
     check(path)
+
+
+def _wide() -> str:
+    """A pipeline with wide copies, and the author's loop beside it."""
+    job = open_job(str(ROOT / "examples" / "igemm_wmma.cu"), Options(device="cpu"))
+    assert not isinstance(job, Refusal) and not isinstance(job.model, Refusal)
+    done = build_candidate(
+        job, job.model, Candidate("cp_async-3-ring-16", "cp_async", 3, "ring", copy_bytes=16)
+    )
+    assert not isinstance(done, Refusal)
+    return done.rewrite.text
+
+
+def test_a_pipeline_is_followed_beside_what_stands_in_for_it() -> None:
+    text = _wide()
+    assert "if (tp_wide) {" in text and "} else {" in text
+    assert lint(SourceFile("wide.cu", text)) == Report((), (), ())
+    without = text.replace("__syncthreads();  // publishes", "// publishes")
+    assert without != text
+    found = {f.diagnostic.code for f in lint(SourceFile("wide.cu", without)).findings}
+    assert {"TP504", "TP506"} <= found
 
 
 def test_some_kernels_are_emitted() -> None:

@@ -245,12 +245,12 @@ def _next_stage(found: re.Match[str]) -> str:
 
 
 def _copies(e: Emitted) -> Iterator[tuple[int, list[str]]]:
-    """Guarded asynchronous copies: the line's index, the function and its four arguments."""
+    """Guarded asynchronous copies: the line's index, the function and its three arguments."""
     for i in e.kernel():
         line = e.lines[i].strip()
         found = re.match(r"(tp_copy(?:_wide)?_or_zero(?:<\d+>)?)\((.*)\);$", line)
         arguments = _split(found.group(2)) if found is not None else []
-        if found is not None and len(arguments) == 4:
+        if found is not None and len(arguments) == 3:
             yield i, [found.group(1), *arguments]
 
 
@@ -267,13 +267,13 @@ def _split(text: str) -> list[str]:
 
 
 def _zero_fill_dropped(e: Emitted) -> Iterator[Mutant]:
-    for i, (copy, to, source, _, valid) in _copies(e):
-        yield e.mutant("zero-fill guard dropped", i, 1, [f"{copy}({to}, {source}, true, {valid});"])
+    for i, (copy, to, source, _) in _copies(e):
+        yield e.mutant("zero-fill guard dropped", i, 1, [f"{copy}({to}, {source}, true);"])
 
 
 def _zero_fill_inverted(e: Emitted) -> Iterator[Mutant]:
-    for i, (copy, to, source, guard, valid) in _copies(e):
-        yield e.mutant("zero-fill guard inverted", i, 1, [f"{copy}({to}, {source}, !({guard}), {valid});"])
+    for i, (copy, to, source, guard) in _copies(e):
+        yield e.mutant("zero-fill guard inverted", i, 1, [f"{copy}({to}, {source}, !({guard}));"])
 
 
 _STEP = re.compile(r"\s*(?:(?:\+\+|--)\w+|\w+(?:\+\+|--)|\w+ [-+]= [^;]*);$")

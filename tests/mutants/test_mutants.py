@@ -24,6 +24,11 @@ SAMPLE = (
     ("batch_loop_gemm", "cp_async-3-ring", ("barrier removed", "refill before the barrier", "advance forgotten")),
     ("qgemm_dp4a", "ldg-2-textbook", ("last tile missing", "compute from the next stage")),
     ("trmm_varlen", "cp_async-3-ring-pad", ("barrier removed", "wait for one group less", "ring one stage short")),
+    (
+        "igemm_wmma",
+        "cp_async-3-ring-16-overrun",
+        ("zero-fill guard dropped", "wait for one group less", "advance forgotten"),
+    ),
     ("w8a16_groups", "mixed-2-ring", ("wait removed", "ring one stage short")),
     (
         "w8a16_groups",

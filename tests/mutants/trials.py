@@ -26,6 +26,7 @@ from tilepipe.launch import CpuDevice
 from tilepipe.launch.types import LaunchOptions, Loaded, RunResult
 from tilepipe.opening import open_jobs
 from tilepipe.options import Options
+from tilepipe.plan.candidates import base_id, overrunning
 from tilepipe.problem import ArraySpec, Case, Parameter, Sizes, fresh_copy, make_case, tile_sizes
 from tilepipe.problem.dtypes import is_float
 from tilepipe.rewrite import Rewrite
@@ -41,7 +42,7 @@ CANDIDATES = (
     "cp_async-2-ring", "cp_async-3-ring", "cp_async-3-ring-16", "ldg-2-ring", "ldg-2-textbook", "mixed-2-ring",
     "prefetch-1-ring", "cp_async-3-ring-frags", "cp_async-3-ring-frags-spread", "ldg-2-ring-frags",
     "cp_async-3-ring-cuda-pipeline", "cp_async-3-ring-cuda-pipeline-block", "cp_async-3-ring-cuda-pipeline-block-frags",
-    "stash-2-ring", "stash-3-ring",
+    "stash-2-ring", "stash-3-ring", "cp_async-3-ring-16-overrun", "cp_async-3-ring-16-frags-overrun",
 )  # fmt: skip
 EQUIVALENT = Path(__file__).parent / "equivalent.toml"
 _MOST_STEPS = 20_000_000  # of a block; small sizes need some hundred thousand
@@ -212,7 +213,9 @@ def subject(kernel: str, candidate: str) -> Subject | None:
     model, plan = asked.model, asked.plan
     if isinstance(model, Refusal) or isinstance(plan, Refusal):
         return None
-    chosen = next((c for c in plan.candidates if c.id == candidate and c.status == "ok"), None)
+    plain, remedy, _ = base_id(candidate)
+    chosen = next((c for c in plan.candidates if c.id == plain and c.status == "ok"), None)
+    chosen = overrunning(chosen) if chosen is not None and remedy == "overrun" else chosen
     built = build_candidate(asked, model, chosen) if chosen is not None else None
     return Subject(job, candidate, built.rewrite) if isinstance(built, Built) else None
 

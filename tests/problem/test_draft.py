@@ -79,3 +79,15 @@ def test_comments_are_in_the_names_of_the_kernel() -> None:
     assert 'reference = "A.astype(np.float64) @ v.astype(np.float64)"' in draft_problem(
         [KernelDraft("gemm", GEMM)]
     )
+
+
+def test_the_work_of_a_template_is_not_guessed_from_too_few_sizes() -> None:
+    """M and K of `gemm<64, 64>(A, B, C, N)` are no parameters: 2*N is not the work."""
+    arrays = [Parameter(n, "const float *", "float") for n in "AB"] + [Parameter("C", "float *", "float")]
+    sizes = [Parameter(n, "int", None) for n in ("M", "N", "K")]
+    few = draft_problem([KernelDraft("gemm", (*arrays, sizes[1]), instantiate="gemm<64, 64>")])
+    assert '# flops = "…"' in few
+    assert '# flops = "2*N"' in draft_problem([KernelDraft("scale", (*arrays, sizes[1]))])
+    assert '# flops = "2*M*N*K"' in draft_problem(
+        [KernelDraft("gemm", (*arrays, *sizes), instantiate="gemm<float>")]
+    )

@@ -1,4 +1,5 @@
 import io
+import math
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,28 @@ def test_the_verdict_comes_first() -> None:
 )
 def test_what_it_rests_on(words: str) -> None:
     assert words in rendered(with_checklist(PIPELINED))
+
+
+def test_nan_is_said() -> None:
+    sizes = {
+        "small": SizeResult(True, 0.25, 0.25, True),
+        "ragged": SizeResult(False, math.inf, 0.25, False, None, "`y` differs", math.inf),
+    }
+    report = replace(PIPELINED, evidence=Evidence(Correctness("failed", sizes, "cpu")))
+    told = " ".join(rendered(report).split())
+    assert "out of tolerance at ragged" in told
+    assert "differs by without" not in told and "differs without bound: NaN or infinite values" in told
+    assert "error without bound: NaN or infinite values" in told
+
+
+def test_what_only_the_original_tells_is_said() -> None:
+    sizes = {
+        "small": SizeResult(True, 0.25, 0.25, True),
+        "target": SizeResult(False, sampled=(5, 9), max_difference=2.0),
+    }
+    report = replace(PIPELINED, evidence=Evidence(Correctness("failed", sizes, "cpu")))
+    told = " ".join(rendered(report).split())
+    assert "differs by at most 2; error at most 0.25 where a reference was computed (cpu)" in told
 
 
 def test_it_fits_one_screen_of_a_large_terminal() -> None:

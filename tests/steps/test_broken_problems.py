@@ -163,7 +163,7 @@ def test_a_fault_of_the_original_is_told_once(
     assert old in PROBLEM
     diagnostics, exits, begun = errors(files(PROBLEM.replace(old, new)), step)
     assert (exits, [d.code for d in diagnostics if d.severity != "note"]) == (3, ["TP433"])
-    assert words in diagnostics[-1].message
+    assert words in diagnostics[-1].message and "`rtol` and `atol`" in diagnostics[-1].help
     assert len([line for line in begun if line.startswith("verifying")]) == 1
 
 

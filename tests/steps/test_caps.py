@@ -16,7 +16,7 @@ from tilepipe.job import Job
 from tilepipe.options import Options
 from tilepipe.plan.candidates import base_id, capped
 from tilepipe.plan.types import Candidate
-from tilepipe.proving import bounded_finalists
+from tilepipe.proving import finalists
 from tilepipe.report import RunReport, to_json
 
 HERE = Path(__file__).parents[1] / "zoo"
@@ -117,14 +117,14 @@ def timing(median_ms: float) -> Timing:
     return Timing(median_ms, 0.01, 1 / median_ms)
 
 
-def finalists(job: Job, *names: str) -> list[str]:
+def tried_again(job: Job, *names: str) -> list[str]:
     """What is tried once more where these candidates were timed, the fastest first."""
     model = job.model
     assert not isinstance(model, Refusal)
     built = [b for name in names if isinstance(b := build_candidate(job, model, by_id(job, name)), Built)]
     times = {name: timing(0.5 + 0.1 * rank) for rank, name in enumerate(names)}
     timed = Benchmark("passed", "target", "ms", timing(1.0), times)
-    return [b.candidate.id for b in bounded_finalists(job, model, built, timed)]
+    return [b.candidate.id for b in finalists(job, model, built, timed)]
 
 
 def by_id(job: Job, name: str) -> Candidate:
@@ -138,14 +138,14 @@ RINGS = ("cp_async-4-ring", "cp_async-2-ring", "ldg-2-ring", "ldg-2-textbook")
 
 
 def test_the_fastest_are_tried_with_other_bounds() -> None:
-    tried = finalists(opened(HERE / "conv_igemm.cu"), *RINGS)
+    tried = tried_again(opened(HERE / "conv_igemm.cu"), *RINGS)
     assert {base_id(name)[0] for name in tried} == set(RINGS[:3])
     assert {base_id(name)[2] for name in tried} >= {1}
 
 
 def test_finalists_of_the_same_code_are_tried_once() -> None:
     job = opened(HERE / "conv_igemm.cu")
-    tried = finalists(job, RINGS[0])
+    tried = tried_again(job, RINGS[0])
     assert 1 <= len(tried) <= 4
     model = job.model
     assert not isinstance(model, Refusal)
@@ -155,10 +155,18 @@ def test_finalists_of_the_same_code_are_tried_once() -> None:
 
 
 def test_a_finalist_with_a_bound_is_tried_with_others() -> None:
-    tried = finalists(opened(HERE / "conv_igemm.cu"), f"{RINGS[0]}-b1")
+    tried = tried_again(opened(HERE / "conv_igemm.cu"), f"{RINGS[0]}-b1")
     assert tried and f"{RINGS[0]}-b1" not in tried
 
 
+def test_the_fastest_are_tried_with_loaders_that_run_past_the_end() -> None:
+    job = opened(HERE / "sgemm_copyloop.cu")
+    assert {base_id(name)[1] for name in tried_again(job, "cp_async-3-ring-16", "ldg-2-ring")} == {
+        "",
+        "overrun",
+    }
+
+
 def test_a_bound_that_rules_launches_out_is_not_tried_unasked() -> None:
-    assert finalists(opened(NBODY), RINGS[0]) == []
-    assert finalists(opened(NBODY, allow_launch_change=True), RINGS[0])
+    assert tried_again(opened(NBODY), RINGS[0]) == []
+    assert tried_again(opened(NBODY, allow_launch_change=True), RINGS[0])

@@ -13,6 +13,7 @@ from tilepipe.options import Options
 from tilepipe.report import RunReport, exit_code, words
 from tilepipe.steps import check, check_all, rewrite, run
 from tilepipe.toolchain.types import CompileOptions
+from tilepipe.wishes import others_listed
 
 SGEMM = Path(__file__).parents[2] / "examples" / "sgemm_tiled.cu"
 
@@ -39,7 +40,32 @@ def test_an_unknown_candidate_is_a_usage_error_with_the_list(wish: dict[str, obj
     said, code = checked(SGEMM, **wish)
     assert (said.code, code) == ("TP124", 2)
     assert words in said.message
-    assert "ldg-2-ring" in said.help and "cp_async-3-ring" in said.help
+    assert "ldg-2-ring" in said.help and "cp_async-2…8-ring," in said.help
+    assert len(said.help) < 700
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("cp_async-3-rng", "is `cp_async-3-ring` or `cp_async-4-ring` meant? the candidates are: "),
+        ("cp_async-9-ring", "is `cp_async-4-ring` or `cp_async-3-ring` or `cp_async-2-ring` meant? "),
+        ("nonsense", "the candidates are: "),
+        (None, "the candidates are: "),
+    ],
+)
+def test_candidates_that_are_spelled_nearly_so_come_first(wanted: str | None, said: str) -> None:
+    ids = [
+        "ldg-2-ring",
+        *(f"cp_async-{n}-ring" for n in (2, 3, 4)),
+        "stash-2-ring",
+        "stash-5-ring",
+        "ldg-2-textbook",
+    ]
+    listed = others_listed(ids, wanted)
+    assert listed.startswith(said[:30]), listed
+    assert listed.endswith(
+        "the candidates are: ldg-2-ring, cp_async-2…4-ring, stash-2/5-ring, ldg-2-textbook"
+    )
 
 
 def test_a_candidate_that_is_there_but_rejected_has_its_own_reason() -> None:

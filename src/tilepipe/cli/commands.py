@@ -328,6 +328,8 @@ def _emit(targets: Targets, required: Sequence[str], options: "Options", with_ev
     else:
         report = _as_report(steps.run(job, progress) if with_evidence else steps.rewrite(job))
     code = exit_code(report, required)
+    if targets.or_original and [d.code for d in report.diagnostics] == ["TP144"]:
+        code = 1  # host code alone: there is nothing to gain, and a build wants the file
     before = original_text(targets.file)
     report, failed = deliver_source(report, code, targets)
     if failed is not None:

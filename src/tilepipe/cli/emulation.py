@@ -148,6 +148,7 @@ def _run_json(run: SizeRun) -> dict[str, Any]:
                 "kind": f.kind,
                 "message": f.message,
                 "lines": list(f.lines),
+                **({"calls": list(f.calls)} if any(f.calls) else {}),
                 "where": f.where,
                 "threads": list(f.threads),
                 "interval": f.interval,

@@ -65,13 +65,22 @@ def run_lint(path: str, options: Options, fix: bool, verbose: bool, json: str | 
 
 def _not_followed(report: Report, emulated: bool) -> str:
     """What "no findings" does not speak for."""
-    count = len(report.notes)
-    if not count:
+    parts = []
+    if report.notes:
+        by = " by reading" if emulated else ""
+        parts.append(f"{_kernels_in(len(report.notes))} could not be followed{by} (--verbose says why)")
+    if report.plain:
+        have = "has" if len(report.plain) == 1 else "have"
+        parts.append(f"{_kernels_in(len(report.plain))} {have} no pipeline to look at")
+    if not parts:
         return ""
-    kernels = "1 kernel" if count == 1 else f"{count} kernels"
     if emulated:
-        return f" by the emulator; {kernels} could not be followed by reading: see --verbose"
-    return f"; {kernels} could not be followed: see --verbose, or give a problem file with -p"
+        return f" by the emulator; {', '.join(parts)}"
+    return f"; {', '.join(parts)}: their barriers are checked with a problem file only (-p)"
+
+
+def _kernels_in(count: int) -> str:
+    return "1 kernel" if count == 1 else f"{count} kernels"
 
 
 def _setting(options: Options) -> LintOptions | Refusal:
@@ -154,6 +163,7 @@ def _as_json(
         + [{"kernel": None, **_one(d), "fix": None} for d in emulated],
         "fixed": [{"kernel": f.kernel, **_one(f.diagnostic)} for f in fixed],
         "notes": [_one(d) for d in report.notes],
+        "without_pipeline": list(report.plain),
     }
 
 

@@ -164,7 +164,7 @@ def deliver_page(
     from tilepipe.report.page import render_page
 
     origins = [origin(verb, targets.file, options, report, before) for report in reports]
-    return write_file(targets.html, render_page(reports, origins).encode())
+    return _written(targets.html, render_page(reports, origins))
 
 
 def deliver_trace(report: RunReport, targets: Targets) -> Refusal | None:
@@ -180,7 +180,15 @@ def deliver_trace(report: RunReport, targets: Targets) -> Refusal | None:
         note = Diagnostic("TP120", "warning", f"`{targets.trace}` is not written: {why}")
         print_diagnostics((note,))
         return None
-    return write_file(targets.trace, json_text(trace).encode())
+    return _written(targets.trace, json_text(trace))
+
+
+def _written(path: str, text: str) -> Refusal | None:
+    """Write a file and say so; returns what failed."""
+    failed = write_file(path, text.encode())
+    if failed is None:
+        progress(f"wrote {path}")
+    return failed
 
 
 def _diff(before: bytes, after: bytes, path: str) -> bytes:

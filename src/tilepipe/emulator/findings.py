@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from tilepipe.emulator import layout
@@ -34,6 +34,7 @@ _KINDS = {
 }
 _SHARED_KINDS = (1, 2, 3, 4, 5, 6, 7, 8)
 _TRAP = 16
+_NEAR = 4096  # bytes from an array's ends
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,19 @@ class Shape:
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """A global array: where its allocation lies, the address that the kernel was given, bytes an element."""
+    """A global array: where its allocation lies, the address that the kernel was given, bytes an element, and the
+    parameter or variable that leads to it."""
 
     name: str
     start: int
     size: int
     pointer: int
     element: int
+    symbol: str = ""
+
+    def distance(self, address: int) -> int:
+        """Bytes from the array's nearer end."""
+        return min(abs(address - self.start), abs(address - self.start - self.size))
 
 
 @dataclass(frozen=True)
@@ -105,17 +112,21 @@ class AddressBook:
         """The array that holds a global address, or ""."""
         return next((a.name for a in self.arrays if a.start <= address < a.start + a.size), "")
 
-    def global_name(self, address: int) -> str:
-        """Such as `C[12]`, counted from the address that the kernel was given; also near an array's ends."""
-        holding = [a for a in self.arrays if a.start <= address < a.start + a.size]
-        for a in holding or self.arrays:
-            if a.start - 4096 <= address < a.start + a.size + 4096:
-                index, rest = divmod(address - a.pointer, a.element)
-                inside = a.start <= address < a.start + a.size
-                length = (a.start + a.size - a.pointer) // a.element
-                size = "" if inside else f" (of {length} elements)"
-                return f"{a.name}[{index}]" + (f" + {rest} bytes" if rest else "") + size
-        return f"global address {address:#x}"
+    def global_name(self, address: int, leading: Set[str] = frozenset()) -> str:
+        """Such as `C[12]`, counted from the address that the kernel was given. Outside of all arrays it is the one that
+        `leading` leads to by parameters and variables; where that is not one, those that lie near."""
+        for a in self.arrays:
+            if a.start <= address < a.start + a.size:
+                return _element(a, address)
+        led = [a for a in self.arrays if a.symbol in leading]
+        near = [a for a in led or self.arrays if a.start - _NEAR <= address < a.start + a.size + _NEAR]
+        named = led if len(led) == 1 else sorted(near, key=lambda a: a.distance(address))
+        if not named:
+            return f"global address {address:#x}"
+        ends = ((a.start + a.size - a.pointer) // a.element for a in named)
+        return " or ".join(
+            f"{_element(a, address)} (of {n} elements)" for a, n in zip(named, ends, strict=True)
+        )
 
     def text(self, address: int) -> str:
         """The zero-terminated text at an address of a module's variable, or ""."""
@@ -123,6 +134,11 @@ class AddressBook:
             if start <= address < start + len(data):
                 return data[address - start :].split(b"\0")[0].decode(errors="replace")
         return ""
+
+
+def _element(array: ArrayPlace, address: int) -> str:
+    index, rest = divmod(address - array.pointer, array.element)
+    return f"{array.name}[{index}]" + (f" + {rest} bytes" if rest else "")
 
 
 def subscripts(shape: Shape, offset: int) -> str:
@@ -155,9 +171,10 @@ def describe(
     has_lines: bool,
     names: AddressBook,
     grid: tuple[int, int, int],
+    leading: Mapping[int, frozenset[str]],
 ) -> list[EmulatorFinding]:
     """Merges raw findings of all workers by kind and pair of lines; the earliest interval of the lowest block
-    stands for the rest."""
+    stands for the rest. `leading`: by PTX line, what an address is made of."""
     merged: dict[tuple[int, int, int], layout.RawFinding] = {}
     counts: dict[tuple[int, int, int], int] = {}
     for f in sorted(raw, key=lambda f: (f.block, f.interval)):
@@ -166,7 +183,14 @@ def describe(
         counts[key] = counts.get(key, 0) + f.count
     return [
         replace(
-            _finding(f, counts[key], tuple(line for line in key[1:] if line), names, grid),
+            _finding(
+                f,
+                counts[key],
+                tuple(line for line in key[1:] if line),
+                names,
+                grid,
+                leading.get(sites[f.site].ptx_line, frozenset()),
+            ),
             calls=calls_of((sites[f.site], sites[f.other_site]), has_lines),
         )
         for key, f in merged.items()
@@ -174,14 +198,19 @@ def describe(
 
 
 def _finding(
-    f: layout.RawFinding, count: int, lines: tuple[int, ...], names: AddressBook, grid: tuple[int, int, int]
+    f: layout.RawFinding,
+    count: int,
+    lines: tuple[int, ...],
+    names: AddressBook,
+    grid: tuple[int, int, int],
+    leading: frozenset[str],
 ) -> EmulatorFinding:
     kind, template = _KINDS[f.kind]
     where = ""
     if f.kind in _SHARED_KINDS or (f.kind == 11 and f.address < layout.SHARED_WINDOW >> 28):
         where = names.shared_name(f.address)
     elif f.kind in (9, 11):
-        where = names.global_name(f.address)
+        where = names.global_name(f.address, leading)
     elif f.kind == _TRAP:
         asserted = names.text(f.address)
         where = f"fails the assertion `{asserted}`" if asserted else "executes a trap"

@@ -178,7 +178,7 @@ class Program:
         met = set().union(*(a.shared_arrays() for a in arenas))
         names = self._names(arguments, staged, dynamic_shared, shapes() if raw else {})
         sites = compiled.translation.sites
-        findings = describe(raw, sites, self.has_lines, names, grid)
+        findings = describe(raw, sites, self.has_lines, names, grid, self.sharing.leading if raw else {})
         findings += watches.findings(met, sites, self.has_lines, names, grid)
         profile = self._profile(arenas, compiled.translation, names) if launch.profile else None
         counters: dict[str, int] = {}
@@ -213,14 +213,16 @@ class Program:
         self, given: Sequence[Argument], staged: Sequence[Argument], dynamic: int, shapes: Shapes
     ) -> AddressBook:
         arrays = []
-        for n, (array, copy) in enumerate(zip(given, staged, strict=True)):
+        parameters = self.kernel.function.parameters
+        for n, (parameter, array, copy) in enumerate(zip(parameters, given, staged, strict=True)):
             if isinstance(array, Buffer) and isinstance(copy, Buffer):
-                start = copy.memory.ctypes.data
+                start, size = copy.memory.ctypes.data, copy.memory.nbytes
                 name, element = array.name or f"argument {n}", array.memory.itemsize
-                arrays.append(ArrayPlace(name, start, copy.memory.nbytes, start + array.offset, element))
+                place = ArrayPlace(name, start, size, start + array.offset, element, parameter.name)
+                arrays.append(place)
         for name, memory in self.kernel.host_memory.items():
             at = memory.ctypes.data
-            arrays.append(ArrayPlace(plain_name(name), at, memory.nbytes, at, 1))
+            arrays.append(ArrayPlace(plain_name(name), at, memory.nbytes, at, 1, name))
         last = (self.kernel.dynamic_name, self.kernel.dynamic_offset, dynamic)
         texts = tuple((m.ctypes.data, m.tobytes()) for m in self.kernel.host_memory.values())
         return AddressBook((*self.kernel.shared_names, last), tuple(arrays), shapes, texts)

@@ -76,6 +76,13 @@ def errors_against(case: Case, expected: Mapping[str, npt.NDArray[Any]], rtol: f
     return Errors(max((p.max_abs for p in parts), default=0.0), all(p.within for p in parts))
 
 
+def max_difference(case: Case, other: Case) -> float:
+    """The largest difference of an element of an output between two launches, infinite where only one is NaN."""
+    pairs = zip(case.arrays, other.arrays, strict=True)
+    parts = [_errors(ours.data, theirs.data, 0.0, 0.0).max_abs for ours, theirs in pairs if ours.role != "in"]
+    return max(parts, default=0.0)
+
+
 def self_tolerance(dtype: np.dtype[Any], rtol: float, atol: float) -> tuple[float, float]:
     """(atol, rtol) between two runs of one kernel whose order of summation varies: the problem's own where it
     has one, else the type's; integers stay exact."""

@@ -18,6 +18,7 @@ from tilepipe.evidence.compare import (
     close_to,
     errors_against,
     first_difference,
+    max_difference,
     wrote_something,
 )
 from tilepipe.evidence.promises import broken_promise
@@ -92,8 +93,8 @@ class _Stopped:
 
 @dataclass(frozen=True)
 class _Trial:
-    """All runs at one size, before judgement. `changed` is the last run of the changed kernel, `unsteady`
-    says that the original differs from itself."""
+    """All runs at one size, before judgement. `changed` is the first run of the changed kernel that differs from the
+    original, or the last one; `unsteady` says that the original differs from itself."""
 
     case: Case  # as before every launch
     original: Case
@@ -231,7 +232,7 @@ def _try(
             return replace(trial, changed=ran)
         trial = replace(
             trial,
-            changed=ran.case,
+            changed=trial.changed if trial.difference else ran.case,
             difference=trial.difference or first_difference(first.case, ran.case),
             findings=trial.findings + ran.findings,
         )
@@ -248,6 +249,7 @@ def _judge(subject: Subject, trial: _Trial) -> _Outcome | Refusal:
         bitwise=None if trial.unsteady else trial.difference is None,
         sampled=trial.sampled,
         note=trial.difference or "",
+        max_difference=max_difference(trial.changed, trial.original) if trial.difference else None,
     )
     judged = _against_reference(subject, trial, trial.changed, result)
     if isinstance(judged, Refusal):
@@ -318,15 +320,10 @@ def _original_fault(outcomes: Mapping[str, _Outcome]) -> str:
     """What the original does wrong by itself, at the first size where it does; empty where nothing."""
     for name, outcome in outcomes.items():
         shown = _distinct(list(outcome.original_findings))[:_MAX_FINDINGS]
-        findings = "; ".join(f"{f.message}{_at_lines(f)}" for f in shown)
+        findings = "; ".join(f"{f.message}{f.in_lines}" for f in shown)
         if fault := findings or outcome.original_fault:
             return f"at size {name}: {fault}"
     return ""
-
-
-def _at_lines(finding: Finding) -> str:
-    lines = ", ".join(map(str, finding.lines))
-    return f" (line{'s' if len(finding.lines) > 1 else ''} {lines})" if lines else ""
 
 
 def _races(device: Device, outcomes: Mapping[str, _Outcome]) -> Races:

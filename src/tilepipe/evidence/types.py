@@ -15,7 +15,8 @@ Status = Literal["passed", "failed", "unknown"]
 class SizeResult:
     """Comparison at one size set. `bitwise` is None where the original differs from itself between two runs;
     `sampled` is (blocks run, blocks of the grid) where a sample stood for the grid. Errors are maxima over all
-    outputs against the reference, None without one."""
+    outputs against the reference, None without one; `max_difference` is the largest difference of an output from the
+    original's, where it differs. What only one has as NaN counts as infinite."""
 
     bitwise: bool | None
     max_abs_error: float | None = None
@@ -23,6 +24,7 @@ class SizeResult:
     within_tolerance: bool | None = None
     sampled: tuple[int, int] | None = None
     note: str = ""
+    max_difference: float | None = None
 
 
 @dataclass(frozen=True)

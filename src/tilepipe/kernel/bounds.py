@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import gcd
 
 from tree_sitter import Node
 
 from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.flow import Flow
+from tilepipe.kernel.holding import upper_bounds
+from tilepipe.kernel.intervals import ANY, Range, joined, made, number, operated
 from tilepipe.kernel.macros import expand, expansion_body
 from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.names import arguments_of, callee, has, operator_of
-from tilepipe.kernel.symbols import Symbol, declarators
+from tilepipe.kernel.symbols import declarators
 from tilepipe.source.parse import span
 
 MOST_THREADS = 1024  # per block, and along x and y: CUDA's limit since compute capability 2.0
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _HEADED = ("if_statement", "while_statement", "for_range_loop", "switch_statement")
+_NARROW = {
+    "bool": 1, "unsigned char": 255, "uint8_t": 255, "uchar": 255, "unsigned short": 65535, "uint16_t": 65535,
+    "ushort": 65535,
+}  # fmt: skip
 DEPTH = 12  # definitions followed through definitions
 _SIGNED = ("int", "long", "long long", "ptrdiff_t", "int32_t", "int64_t")
 _INTEGERS = (
@@ -33,133 +38,14 @@ _INTEGERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Range:
-    """A value in [low, high], None where unbounded, and a multiple of `step` (0: the value is 0)."""
-
-    low: int | None
-    high: int | None
-    step: int = 1
-
-    @property
-    def value(self) -> int | None:
-        """The value where there is only one."""
-        return self.low if self.low == self.high else None
-
-    @property
-    def natural(self) -> bool:
-        """Whether it is known not to be negative."""
-        return self.low is not None and self.low >= 0
-
-    def __add__(self, other: Range) -> Range:
-        return _made(_sum(self.low, other.low), _sum(self.high, other.high), gcd(self.step, other.step))
-
-    def __neg__(self) -> Range:
-        low, high = (None if v is None else -v for v in (self.high, self.low))
-        return Range(low, high, self.step)
-
-    def __mul__(self, other: Range) -> Range:
-        step = self.step * other.step
-        if self.natural and other.natural:
-            low = (self.low or 0) * (other.low or 0)
-            both = self.high is not None and other.high is not None
-            return _made(low, self.high * other.high if both else None, step)  # type: ignore[operator]
-        return Range(None, None, step)
-
-
-ANY = Range(None, None)
-
-
-def number(value: int) -> Range:
-    """A value that is known."""
-    return Range(value, value, abs(value))
-
-
-def _sum(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
-
-
-def _made(low: int | None, high: int | None, step: int) -> Range:
-    """The range with its bounds drawn in to multiples of the step."""
-    if step > 1:
-        low = None if low is None else -(-low // step) * step
-        high = None if high is None else high // step * step
-    return number(low) if low is not None and low == high else Range(low, high, step)
-
-
-def _wrapped(a: Range) -> Range:
-    """What is left of a value that may have gone beyond 32 bits: of its divisor the power of two."""
-    small = a.high is not None and a.high < 1 << 31
-    return a if small else Range(a.low, None, a.step & -a.step)
-
-
-def quotient(a: Range, by: int) -> Range:
-    """`a / by`; anything where `a` may be negative."""
-    a = _wrapped(a)
-    if by <= 0 or not a.natural:
-        return ANY
-    high = None if a.high is None else a.high // by
-    return _made((a.low or 0) // by, high, a.step // by if a.step % by == 0 else 1)
-
-
-def remainder(a: Range, by: int) -> Range:
-    """`a % by`; anything where `a` may be negative."""
-    a = _wrapped(a)
-    if by <= 0 or not a.natural:
-        return ANY
-    if a.high is not None and a.high < by:
-        return a
-    step = gcd(a.step, by)
-    return Range(0, by - step, step) if step != by else number(0)
-
-
-def _masked(a: Range, mask: int) -> Range:
-    """`a & mask`: bits that are zero in either are zero."""
-    if mask < 0:
-        return ANY
-    high = mask if a.high is None or not a.natural else min(mask, a.high)
-    return _made(0, high, max(a.step & -a.step, mask & -mask) if mask and a.step else 0)
-
-
-def _joined(a: Range, b: Range) -> Range:
-    """Either of two values."""
-    low = None if a.low is None or b.low is None else min(a.low, b.low)
-    high = None if a.high is None or b.high is None else max(a.high, b.high)
-    return Range(low, high, gcd(a.step, b.step))
-
-
-def _bits(a: Range, b: Range) -> Range:
-    """`a | b` and `a ^ b` of what is not negative."""
-    if not a.natural or not b.natural:
-        return ANY
-    step = gcd(a.step & -a.step, b.step & -b.step)
-    high = None if a.high is None or b.high is None else (1 << max(a.high, b.high).bit_length()) - 1
-    return _made(0, high, step)
-
-
-def _operated(sign: str, a: Range, b: Range) -> Range:
-    c = b.value
-    if sign == "+":
-        return a + b
-    if sign == "-":
-        return a + -b
-    if sign == "*":
-        return a * b
-    if sign in ("|", "^"):
-        return _bits(a, b)
-    if sign == "&" and c is None:
-        a, c = b, a.value
-    if c is None:
-        return ANY
-    if sign == "/":
-        return quotient(a, c)
-    if sign == "%":
-        return remainder(a, c)
-    if sign == "&":
-        return _masked(a, c)
-    if sign in ("<<", ">>") and 0 <= c < 31:
-        return a * number(1 << c) if sign == "<<" else quotient(a, 1 << c)
-    return ANY
+def _set_once(analysed: Analysed) -> dict[int, bool]:
+    """Whether a variable is set where it is declared and nowhere else, by the offset of its declarator; those of
+    helpers that are walked statement by statement too."""
+    found: dict[int, bool] = {}
+    for symbol, items in Flow([analysed.body]).definers.items():
+        once = len(items) == 1 and symbol in items[0].statement.declares
+        found[symbol.key[0]] = once and found.get(symbol.key[0], True)
+    return found
 
 
 def _bare(kind: str) -> str:
@@ -170,8 +56,8 @@ def _bare(kind: str) -> str:
 class Ranges:
     """Ranges of the expressions of one kernel.
 
-    `threads` bounds the threads of a block, if known; `asked` gives the compiler's value of a text at the offset
-    `asked_at`, None where it has none (yet).
+    `threads` bounds the threads of a block, if known, and `block` is its shape; `asked` gives the compiler's value of
+    a text at the offset `asked_at`, None where it has none (yet).
     """
 
     def __init__(
@@ -181,11 +67,13 @@ class Ranges:
         threads: int | None,
         asked: Callable[[str], int | None],
         asked_at: int,
+        block: tuple[int, int, int] | None = None,
     ) -> None:
         self.file = file
         self.threads = threads or MOST_THREADS
+        self.block = dict(zip("xyz", block, strict=True)) if block is not None else {}
         self.asked = asked
-        self._definers = Flow([analysed.body]).definers
+        self._set_once = _set_once(analysed)
         self._known = meanings(file)
         place = file.tree.root.named_descendant_for_byte_range(asked_at, asked_at + 1)
         self._asked_at = place if place is not None else file.tree.root
@@ -202,7 +90,7 @@ class Ranges:
         if kind in ("identifier", "type_identifier"):  # the latter: a number among template arguments
             return self._named(self._text(node), at, depth)
         if kind == "field_expression":
-            return self._coordinate(self._text(node))
+            return self._below(self._text(node), at, self._coordinate(self._text(node)), depth)
         if kind in ("qualified_identifier", "sizeof_expression"):
             return self._asked(self._text(node), at)
         if kind == "cast_expression":
@@ -211,11 +99,11 @@ class Ranges:
             return self._called(node, at, depth)
         parts = [node.child_by_field_name(n) for n in ("left", "right", "consequence", "alternative")]
         if kind == "binary_expression" and parts[0] is not None and parts[1] is not None:
-            return _operated(
+            return operated(
                 operator_of(node), self.of(parts[0], at, depth + 1), self.of(parts[1], at, depth + 1)
             )
         if kind == "conditional_expression" and parts[2] is not None and parts[3] is not None:
-            return _joined(self.of(parts[2], at, depth + 1), self.of(parts[3], at, depth + 1))
+            return joined(self.of(parts[2], at, depth + 1), self.of(parts[3], at, depth + 1))
         return ANY
 
     def _text(self, node: Node) -> str:
@@ -241,9 +129,9 @@ class Ranges:
         if axis not in ("x", "y", "z"):
             return ANY
         if base == "threadIdx":
-            return Range(0, self.threads - 1)
+            return Range(0, self.block.get(axis, self.threads) - 1)
         if base == "blockDim":
-            return Range(1, self.threads)
+            return number(self.block[axis]) if self.block else Range(1, self.threads)
         return Range(0, None) if base in ("blockIdx", "gridDim") else ANY
 
     def _cast(self, kind: Node | None, value: Node | None, at: Node, depth: int) -> Range:
@@ -279,15 +167,28 @@ class Ranges:
         if found is None or bound is None or found[1] != bound[0]:
             return ANY  # a type, a `using`, or another form that is not followed
         place, declared, value = found
-        symbol = Symbol((declared, ()), name, "local")
         kind = self._type(place)
-        if len(self._definers.get(symbol, ())) != 1 or value is None or kind not in (*_INTEGERS, "auto"):
+        if _bare(kind) in _NARROW and not any(d.pointer for d in declarators(place) if d.offset == declared):
+            return Range(0, _NARROW[_bare(kind)])
+        if value is None or _bare(kind) not in (*_INTEGERS, "auto") or not self._set_once.get(declared):
             return ANY
         if place.type == "for_statement":
-            return self._counter(place, name, value, at, depth)
+            return self._below(name, at, self._counter(place, name, value, at, depth), depth)
         initial = self.of(value, value, depth + 1)
         # Below zero an unsigned variable holds something else.
-        return initial if initial.natural or kind in _SIGNED else ANY
+        known = initial.natural or _bare(kind) in _SIGNED
+        return self._below(name, at, initial, depth) if known else ANY
+
+    def _below(self, name: str, at: Node, found: Range, depth: int) -> Range:
+        """The range of a name that keeps its value, with what the branches to `at` say of it."""
+        high = found.high
+        for other, equal in upper_bounds(name, at) if found.natural else ():
+            bound = self.of(other, other, depth + 1)
+            same = self.declaration(name, other) == self.declaration(name, at)
+            if same and bound.natural and bound.high is not None:
+                last = bound.high if equal else bound.high - 1
+                high = last if high is None else min(high, last)
+        return made(found.low, high, found.step) if high is not None and high >= (found.low or 0) else found
 
     def _type(self, place: Node) -> str:
         """The type that a declaration or `for` declares."""
@@ -382,7 +283,7 @@ class Ranges:
         if not by.natural or not bound.natural or sign not in ("<", "<="):
             return ANY
         last = bound if sign == "<=" else bound + number(-1)
-        return _made(first.low, last.high, gcd(first.step, by.step))
+        return made(first.low, last.high, gcd(first.step, by.step))
 
     def _step(self, update: Node, name: str) -> Node | None:
         """What a `for` header adds to its counter: the update itself for `++i`."""

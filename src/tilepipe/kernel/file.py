@@ -48,6 +48,7 @@ class Analysed:
     parameters: tuple[Symbol, ...]
     macros: dict[str, Macro]
     points: dict[Symbol, frozenset[Symbol]]  # what each pointer may point into
+    carved: dict[Symbol, Symbol]  # piece of a shared array -> that array
 
 
 class CudaFile:
@@ -158,7 +159,8 @@ class CudaFile:
             analyzer.forget_views(whole)
             body, parameters = self._settled(analyzer, function)
         points = {s: frozenset(t) for s, t in analyzer.points.items()}
-        return Analysed(kernel, body, parameters, self.macros, points)
+        carved = {view.piece: view.array for view in analyzer.views.values()}
+        return Analysed(kernel, body, parameters, self.macros, points, carved)
 
     def denoted(self, kernel: KernelText, instance: str | None) -> str | None:
         """What tells the compiler which kernel is meant, beside its name: the template-id of an instance, and with

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from tilepipe.kernel.bounds import Range, Ranges, number, quotient, remainder
+from tilepipe.kernel.bounds import Ranges
+from tilepipe.kernel.intervals import Range, number, quotient, remainder
 from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.names import has, operator_of, summands
 from tilepipe.source import Edit

@@ -8,6 +8,9 @@ BARRIERS = frozenset(
     {"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__barrier_sync"}
 )
 READS = frozenset({"__ldg", "__ldcs", "__ldca", "__ldcg", "__ldlu", "__ldcv"})
+ATOMICS = frozenset(
+    f"atomic{what}" for what in ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Exch", "CAS")
+)
 CASTS = frozenset({"reinterpret_cast", "static_cast", "const_cast"})
 # Function -> indices of arguments that it (defines, reads memory through, writes memory through).
 MATRIX = {

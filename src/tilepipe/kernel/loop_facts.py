@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilepipe.diagnostics import Refusal, refusal
+from tilepipe.kernel.effects import Effects
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.macros import Macro
@@ -28,6 +30,22 @@ class LoopFacts:
 
     def line(self, at: Span) -> int:
         return self.source.line_of(at.start)
+
+    def unknown_call(self, own: Effects, what: str) -> Refusal:
+        """TP018: a call of what `own` does is not understood; `what` says in words what that call does, with {} for the
+        function's name."""
+        name, at = own.opaque[0]
+        before = self.source.slice(at).partition(name)[0]
+        member = any(mark in before for mark in (".", "->", "::"))
+        return refusal(
+            "TP018",
+            what.format(f"`{name}`"),
+            self.source.place(at),
+            "not understood",
+            "make it a function of its own, in no class, and name its namespace without an alias; or inline the call"
+            if member
+            else "inline the call, or define the function in this file",
+        )
 
 
 def intervals(tile: TileLoop, item: Item) -> frozenset[int]:

@@ -139,7 +139,7 @@ class KernelModel:
 
 
 def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozenset()) -> Study | Refusal:
-    """Find the tile loop of a kernel and ask every legality rule. Codes TP001–TP023.
+    """Find the tile loop of a kernel and ask every legality rule. Codes TP001–TP023; TP024 comes later (`apart.py`).
 
     The answer's file is another than `file` where the loop had to be laid out first.
     """

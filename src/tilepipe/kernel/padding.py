@@ -6,7 +6,7 @@ odd number of chunks. 16 bytes more make an even number odd, and keep 16-byte ac
 
 A row is padded only if every mention of the array in the kernel is an access to one of its rows that is understood and
 proved to stay in that row; then each element is found where it was put, whatever else the kernel does. The forms are
-those of `accesses.py`. And beside:
+those of `accesses.py` and `walks.py`. And beside:
 
 - An array with one extent has rows as long as its leading dimension says, or as all indices that are spelled `row *
   length + column` say; its indices are changed as `flat.py` tells.
@@ -28,17 +28,19 @@ from itertools import pairwise
 
 from tree_sitter import Node
 
-from tilepipe.kernel.accesses import Accesses, RowAccess
+from tilepipe.kernel.accesses import Accesses
 from tilepipe.kernel.binding import names_within
-from tilepipe.kernel.bounds import Range, Ranges
+from tilepipe.kernel.bounds import Ranges
 from tilepipe.kernel.flat import Rows, row_length
 from tilepipe.kernel.handed import points_at_arguments
+from tilepipe.kernel.intervals import Range
 from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.mentions import KeepsLayoutError, identifiers
 from tilepipe.kernel.model import Answers, Ask, KernelModel
 from tilepipe.kernel.pointers import SIZES
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.walks import RowAccess
 from tilepipe.kernel.wmma import leading_dimensions
 from tilepipe.source import Edit
 from tilepipe.source.parse import span
@@ -109,22 +111,30 @@ class _Padder:
         self.ranges = Ranges(model.file, model.analysed, model.max_threads, self._constant, at)
         self.known = meanings(model.file)
 
-    def _asked(self, text: str, at: int) -> int | None:
+    def _known(self, key: str) -> int | None:
+        """An answer of the model's."""
+        value = self.model.answers.get(key)
+        return value if isinstance(value, int) else None
+
+    def _constant(self, text: str) -> int | None:
+        """A constant's value where the loop begins. What is known without is not asked: a round of questions less."""
+        built_in = _SIZE_OF.fullmatch(text)
+        if built_in is not None and built_in[1] in SIZES and not self._declares(built_in[1]):
+            return SIZES[built_in[1]]
+        known = self._known(f"const:{text}")  # of a name that means the same throughout the kernel
+        if known is not None:
+            return known
+        at = self.model.tile.loop.span.start
         key = f"value:{at}:{text}"
         if key not in self.answers:
             self.asks[key] = Ask(key, "value", text, at)
         value = self.answers.get(key)
         return value if isinstance(value, int) else None
 
-    def _constant(self, text: str) -> int | None:
-        built_in = _SIZE_OF.fullmatch(text)
-        if built_in is not None and built_in[1] in SIZES and not self._declares(built_in[1]):
-            return SIZES[built_in[1]]  # a round of questions less
-        return self._asked(text, self.model.tile.loop.span.start)
-
     def _declares(self, kind: str) -> bool:
         """Whether the file may give a type's name a meaning of its own."""
-        said = rf"\b(?:struct|class|union|enum|using|typedef|define)\b[^;{{]*\b{kind}\b"
+        declared = rf"\b(?:struct|class|union|enum|using|typedef)\b[^;{{]*\b{kind}\b|\}}\s*{kind}\b"
+        said = rf"{declared}|#[ \t]*define[ \t]+{kind}\b"
         return re.search(said, self.model.file.source.text) is not None
 
     # -- one array -----------------------------------------------------------------------------------------------
@@ -142,7 +152,7 @@ class _Padder:
             raise KeepsLayoutError(f"the padding of {rows} rows is no multiple of {BLOCK} bytes")
         more = PAD // size
         shape = Rows(row // size, more, self._row_name(array, row // size) if array.rank == 1 else "")
-        accesses = Accesses(self.model, self.ranges, self._constant, array, size, shape)
+        accesses = Accesses(self.model, self.ranges, array, size, shape)
         edits = [self._longer(extent, more if array.rank == 2 else rows * more), *accesses.index_edits()]
         for access in accesses.found():
             self._stays_in_row(access, row, size)
@@ -193,11 +203,9 @@ class _Padder:
 
     def _shape(self, array: Symbol) -> tuple[int, int, int]:
         """Rows, bytes of a row, bytes of an element."""
-        loop = self.model.tile.loop.span.start
-        at = array.decl.end if array.decl.start > loop else loop
-        whole = self._asked(f"sizeof({array.name})", at)
-        size = self._asked(f"sizeof({array.name}{'[0]' * array.rank})", at)
-        row = self._asked(f"sizeof({array.name}[0])", at) if array.rank == 2 else self._led(array, size or 1)
+        key = array.key[0]
+        whole, size = self._known(f"array:{key}"), self._known(f"row:{key}:{array.rank}")
+        row = self._known(f"row:{key}:1") if array.rank == 2 else self._led(array, size or 1)
         if not whole or not row or not size:
             raise KeepsLayoutError("its extents are not known")
         if whole % row:

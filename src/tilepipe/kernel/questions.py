@@ -21,6 +21,7 @@ from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop
+from tilepipe.kernel.varying import is_varying, varying_names
 from tilepipe.source import Edit, Span, apply_edits
 
 _CONSTEXPR = re.compile(r"if\s+constexpr\b")
@@ -89,7 +90,9 @@ def questions(
     for array in {array_of(analysed, piece): None for piece in staged_arrays(tile)}:
         if not array.extern:
             at = array.decl.end if array.decl.start > tile.loop.span.start else tile.loop.span.start
-            wanted[f"array:{array.key[0]}"] = ("value", f"sizeof({array.name})", at)
+            for rank in range(array.rank + 1):
+                key = f"row:{array.key[0]}:{rank}" if rank else f"array:{array.key[0]}"
+                wanted[key] = ("value", f"sizeof({array.name}{'[0]' * rank})", at)
     for key, expression, at in sizes_wanted(file, analysed, meetings):
         wanted[key] = ("value", expression, at)
     for pointer in _carving(analysed, tile):
@@ -101,6 +104,8 @@ def questions(
     bound = launch_bound_text(file, kernel)
     if bound is not None:
         wanted["threads"] = ("value", bound, kernel.body.start + 1)
+    varying = varying_names(file, analysed)
+    wanted = {k: w for k, w in wanted.items() if w[0] != "value" or not is_varying(w[1], varying)}
     braces = _needed_braces(tile, {offset for _, _, offset in wanted.values()})
     text = apply_edits(file.source.text, braces)
     asks = tuple(Ask(key, kind, text_, _shifted(at, braces)) for key, (kind, text_, at) in wanted.items())
@@ -187,7 +192,4 @@ def _shifted(offset: int, edits: list[Edit]) -> int:
 
 def array_of(analysed: Analysed, piece: Symbol) -> Symbol:
     """The declared array that a carved piece lies in; an array itself otherwise."""
-    if piece.key[1] != (-2,):
-        return piece
-    declared = (s for statement in analysed.body.walk() for s in statement.declares)
-    return next((s for s in declared if s.kind == "shared" and s.decl == piece.decl and s.rank), piece)
+    return analysed.carved.get(piece, piece)

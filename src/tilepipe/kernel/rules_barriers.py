@@ -10,7 +10,7 @@ from tilepipe.kernel.symbols import Symbol
 
 
 def barriers_uniform(q: LoopFacts) -> Refusal | None:
-    """TP011: every thread of the block must reach every barrier of the loop.
+    """TP011: every thread of the block must reach every barrier of the loop; TP018 where that hangs on an unknown call.
 
     Threads that return before the loop are the author's affair: the pipeline has no barrier below the return that
     the author's loop had not, and each thread waits for its own copies.
@@ -25,6 +25,11 @@ def barriers_uniform(q: LoopFacts) -> Refusal | None:
                 "let every thread run the loop, zero the edges in the load and guard only the store",
             )
     if is_divergent(q.tile.loop, q.divergent):
+        for item in q.tile.flow.items:
+            changed = item.own.defs & q.tile.loop.condition_effects.uses & q.divergent
+            if item.own.opaque and changed:
+                name = min(s.name for s in changed)
+                return q.unknown_call(item.own, f"the loop gives `{name}` to {{}}, whose effect is not known")
         return refusal(
             "TP011",
             "the number of tiles differs between threads of a block, and the loop has barriers",

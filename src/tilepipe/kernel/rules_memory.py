@@ -15,11 +15,15 @@ from tilepipe.kernel.symbols import Symbol
 
 
 def has_staged(q: LoopFacts) -> Refusal | None:
-    """TP013: the load must not depend on what the same iteration computes."""
+    """TP013, TP018: the load must not depend on what the same iteration computes, nor be made by unknown calls."""
     if q.tile.staged:
         return None
     for store in q.tile.stores:
         if store.kind == "compute" and store.item.own.global_reads():
+            if store.store is None and store.item.own.opaque:
+                return q.unknown_call(
+                    store.item.own, f"`{store.buffer.name}` is given to {{}}, whose effect is not known"
+                )
             producer = _shared_source(q, store.needs)
             label = "depends on this iteration's computation"
             if producer is not None:
@@ -45,14 +49,7 @@ def loader_is_pure(q: LoopFacts) -> Refusal | None:
     for item in sorted(q.split.loader, key=lambda i: i.order):
         own = item.own
         if own.opaque:
-            name, at = own.opaque[0]
-            return refusal(
-                "TP018",
-                f"the load phase calls `{name}`, whose effect is not known",
-                q.source.place(at),
-                "not understood",
-                "inline the call, or define the function in this file",
-            )
+            return q.unknown_call(own, "the load phase calls {}, whose effect is not known")
         if own.shared_reads() & written or own.flags & {"asm", "warp", "barrier"}:
             what = (
                 "reads shared memory that the loop writes" if own.shared_reads() & written else "is not plain"

@@ -54,8 +54,8 @@ def spread_asks(found: Study) -> tuple[Ask, ...]:
         buffer = copy.use.buffer
         for rank in range(1, max(buffer.rank, 1) + 1):
             key = f"row:{buffer.key[0]}:{rank}"
-            offset = arrays.get(str(buffer.key[0]), offsets[at])
-            asks.setdefault(key, Ask(key, "value", f"sizeof({buffer.name}{'[0]' * rank})", offset))
+            if str(buffer.key[0]) not in arrays:  # else it is asked with the array
+                asks.setdefault(key, Ask(key, "value", f"sizeof({buffer.name}{'[0]' * rank})", offsets[at]))
     return tuple(asks.values())
 
 

@@ -28,6 +28,7 @@ from tilepipe.kernel.rising import positive, rising
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileend import first_end
 from tilepipe.kernel.widen import FULL_WIDTH, WIDEST, Widened, one_fill
 
 Mask = npt.NDArray[np.bool_]
@@ -179,13 +180,13 @@ class Spreader:
         addresses = self._shared(pointers, live, size, bytes_)
         root = self._global(pointers, live, size, bytes_)
         self.needs[f"tp_aligned({root}, {bytes_})"] = None
-        edges = self._guard(pointers.forms, width)
+        edges, ends = self._guard(pointers.forms, width)
         for condition, _ in (*masks, *self.whens):
             for sign, left, right in pointers.forms.comparisons(condition):
                 self._one_answer(pointers.forms, sign, left, right, width)
         redeclared = self._redeclared(pointers, counters, masks)
         return Spread(
-            self.copy, bytes_, width, (asked(self.block), *self.needs),
+            self.copy, bytes_, width, (asked(self.block), *self.needs), ends,
             self.nest.top, self.block, grid.count, tuple(axes), redeclared,
             tuple(text for _, text in (*masks, *self.whens)), addresses, edges,
         )  # fmt: skip
@@ -373,10 +374,11 @@ class Spreader:
             for part in (*starts, *self._steps(state, forms)):
                 self._natural(part, forms, depth + 1)
 
-    def _guard(self, forms: Forms, width: int) -> tuple[Edge, ...]:
-        """The comparisons of the guard that may fail within a group, all others proved to have one answer."""
+    def _guard(self, forms: Forms, width: int) -> tuple[tuple[Edge, ...], int | None]:
+        """The comparisons of the guard that may fail within a group, all others proved to have one answer, and what one
+        of them says of the elements past the tile loop's end."""
         if self.copy.guard is None:
-            return ()
+            return (), None
         guard = self._value(self.copy.guard)
         together = [(left.node, right.node) for _, left, right in forms.conjunction(guard)]
         edges = []
@@ -390,7 +392,7 @@ class Spreader:
                 if self.copy.fill is not None or (left.node, right.node) not in together:
                     raise
                 edges.append(edge(forms, sign, left, right))
-        return tuple(edges)
+        return tuple(edges), first_end(self.model, forms, guard)
 
     # -- names ---------------------------------------------------------------------------------------------------
 

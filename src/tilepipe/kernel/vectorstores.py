@@ -22,9 +22,10 @@ from math import gcd
 from tree_sitter import Node
 
 from tilepipe.kernel.alignment import may_be_raised
-from tilepipe.kernel.bounds import Range, Ranges, number
+from tilepipe.kernel.bounds import Ranges
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.intervals import Range, number
 from tilepipe.kernel.model import Ask, KernelModel, Study
 from tilepipe.kernel.names import summands
 from tilepipe.kernel.statements import Statement

@@ -37,6 +37,8 @@ from tilepipe.kernel.model import Answers, Ask, KernelModel, Study
 from tilepipe.kernel.resolve import NotProvedError, Resolver, Symbols
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileend import past_end
+from tilepipe.kernel.varying import varying_names
 from tilepipe.kernel.wraps import Reading, rises
 from tilepipe.source import Span
 
@@ -49,12 +51,16 @@ _COORDINATE = re.compile(r"^(blockIdx|gridDim)\.[xyz]$")
 
 @dataclass(frozen=True, eq=False)
 class Widened:
-    """A copy that may move `bytes` at a time, `elements` of the author's elements, once `conditions` hold."""
+    """A copy that may move `bytes` at a time, `elements` of the author's elements, once `conditions` hold.
+
+    `past_end` is not None where its guard fails for all that lies past the tile loop's end (`overrun.py`).
+    """
 
     copy: Copy
     bytes: int
     elements: int
     conditions: tuple[str, ...]
+    past_end: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +144,7 @@ def maybe_constants(found: Study, root: Node | None) -> list[str]:
     """Names below `root` that are neither the kernel's parameters nor its variables: macros, constants, template
     arguments."""
     variables = {s.name for st in found.analysed.body.walk() for s in st.declares if not s.const}
-    variables |= {p.name for p in found.analysed.parameters}
-    builtin = {"threadIdx", "blockIdx", "blockDim", "gridDim", *_CASTS}
-    taken = variables | builtin | set(found.file.functions)
+    taken = variables | varying_names(found.file, found.analysed) | {*_CASTS, *found.file.functions}
     mentioned = _mentioned(root) if root is not None else ()
     wanted = [(name, node) for name, node in mentioned if name not in taken and not name.startswith("__")]
     return sorted({name for name, _ in wanted} - _otherwise_meant(found, root, wanted))
@@ -247,10 +251,15 @@ class _Prover:
         self._consecutive(index, width, domain.count, "global")
         self._divisible(self._starts(index, width, domain.count), width, "the global address", copy.uses)
         self._needs[f"tp_aligned({root}, {bytes_})"] = None
-        for atom in self._atoms(self.names.expression(copy.guard)) if copy.guard is not None else ():
-            self._uniform(atom, copy, domain, width)
+        comparisons = self._atoms(self.names.expression(copy.guard)) if copy.guard is not None else []
+        for comparison in comparisons:
+            self._uniform(*comparison, copy, domain, width)
+        ends = (
+            past_end(self.model, sign, self._form(left, copy, domain), self._form(right, copy, domain))
+            for sign, left, right in comparisons
+        )
         return Wide(
-            copy, bytes_, width, (*domain.conditions, *self._needs),
+            copy, bytes_, width, (*domain.conditions, *self._needs), next((e for e in ends if e is not None), None),
             domain.loop, domain.index, domain.declared, domain.count, domain.threads,
         )  # fmt: skip
 
@@ -351,27 +360,27 @@ class _Prover:
             return False
         return True
 
-    def _atoms(self, node: Node) -> list[Node]:
-        """The comparisons of a conjunction."""
+    def _atoms(self, node: Node) -> list[tuple[str, Node, Node]]:
+        """The comparisons of a conjunction, by sign, left and right side."""
         if node.type == "parenthesized_expression" and node.named_children:
             return self._atoms(node.named_children[0])
         operator = node.child_by_field_name("operator")
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         if node.type != "binary_expression" or operator is None or left is None or right is None:
             raise NotProvedError("the guard is not a conjunction of comparisons")
-        return [*self._atoms(left), *self._atoms(right)] if operator.type == "&&" else [node]
+        if operator.type == "&&":
+            return [*self._atoms(left), *self._atoms(right)]
+        if operator.type not in ("<", ">", "<=", ">="):
+            raise NotProvedError("the guard is not a conjunction of comparisons")
+        return [(operator.type, left, right)]
 
-    def _uniform(self, atom: Node, copy: Copy, domain: Domain, width: int) -> None:
+    def _uniform(self, sign: str, left: Node, right: Node, copy: Copy, domain: Domain, width: int) -> None:
         """The comparison has one answer for every group: it does not see the position within, or both sides are
         multiples of the width there (a < b then means a + width <= b)."""
-        operator = atom.child_by_field_name("operator")
-        left, right = atom.child_by_field_name("left"), atom.child_by_field_name("right")
-        if operator is None or left is None or right is None or operator.type not in ("<", ">", "<=", ">="):
-            raise NotProvedError("the guard is not a conjunction of comparisons")
         self._unwrapped(left, right, copy, domain, width)
         low, high = (self._form(side, copy, domain) for side in (left, right))
         # a < b and a >= b ask whether a - b is negative; a > b and a <= b whether b - a is.
-        difference = low - high if operator.type in ("<", ">=") else high - low
+        difference = low - high if sign in ("<", ">=") else high - low
         tables = difference.of_groups(width, domain.count)
         moving = [m for m, t in tables.items() if not np.array_equal(t, np.broadcast_to(t[:, :1], t.shape))]
         if not moving:

@@ -29,6 +29,24 @@ class Finding:
     block: tuple[int, int, int] = (0, 0, 0)
     calls: tuple[int, ...] = ()
 
+    @property
+    def called(self) -> tuple[str, ...]:
+        """For each of `lines` ", called on line 40" where it stands in an inlined function, else ""."""
+        return tuple(
+            f", called on line {call}" if call else ""
+            for _, call in zip(self.lines, (*self.calls, 0, 0), strict=False)
+        )
+
+    @property
+    def in_lines(self) -> str:
+        """The lines in parentheses, with a blank before; "" where none is known."""
+        if not self.lines:
+            return ""
+        if not any(self.called):
+            return f" (line{'s' if len(self.lines) > 1 else ''} {', '.join(map(str, self.lines))})"
+        said = (f"line {line}{called}" for line, called in zip(self.lines, self.called, strict=True))
+        return f" ({', and '.join(said)})"
+
 
 @dataclass(frozen=True)
 class RunResult:

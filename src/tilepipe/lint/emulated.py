@@ -59,16 +59,21 @@ def _sizes(problem: KernelProblem) -> dict[str, Sizes]:
 
 
 def _shown(source: SourceFile, found: Finding, size: str, copies: str) -> Diagnostic:
-    lines = [line for line in found.lines if 0 < line <= source.text.count("\n") + 1]
-    place = source.place(_line(source, lines[0])) if lines else None
-    other = f"; the other side is line {lines[1]}" if len(lines) > 1 and lines[1] != lines[0] else ""
+    last = source.text.count("\n") + 1
+    sides = [(n, called) for n, called in zip(found.lines, found.called, strict=True) if 0 < n <= last]
+    place = source.place(_line(source, sides[0][0])) if sides else None
+    other = (
+        f"; the other side is line {''.join(map(str, sides[1]))}"
+        if sides[1:] and sides[1] != sides[0]
+        else ""
+    )
     message = f"{found.kind}: {found.message} (size {size}, copies landing {copies}){other}"
     return Diagnostic(
         "TP530",
         "error",
         message,
         place,
-        "caught here",
+        f"caught here{sides[0][1] if sides else ''}",
         "order the copies, the wait and the barrier so that no thread depends on luck",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tilepipe.diagnostics import Diagnostic
@@ -46,11 +46,12 @@ class LintOptions:
 
 @dataclass(frozen=True)
 class Report:
-    """What lint says of a file: findings in order of their place, and a note for each kernel that it could
-    not follow."""
+    """What lint says of a file: findings in order of their place, a note for each kernel that it could not follow, and
+    the names of those that have no pipeline, of which it says nothing."""
 
     findings: tuple[Finding, ...]
     notes: tuple[Diagnostic, ...]
+    plain: tuple[str, ...]
 
 
 def lint(source: SourceFile, options: LintOptions = LintOptions()) -> Report:
@@ -59,17 +60,22 @@ def lint(source: SourceFile, options: LintOptions = LintOptions()) -> Report:
     program = Program.open(file, options.include_dirs, options.defines)
     findings: list[Finding] = []
     notes: list[Diagnostic] = []
+    plain: list[str] = []
     for kernel in file.kernels:
         if options.kernel not in (None, kernel.name):
             continue
         try:
-            findings += _lint_kernel(program, kernel, options)
+            found = _lint_kernel(program, kernel, options)
         except (NotUnderstoodError, RecursionError) as reason:
             notes.append(_note(file, kernel, str(reason)))
+            continue
+        findings += found or ()
+        if found is None:
+            plain.append(kernel.name)
     findings.sort(
         key=lambda f: (f.diagnostic.place.line, f.diagnostic.code) if f.diagnostic.place else (0, "")
     )
-    return Report(tuple(findings), tuple(notes))
+    return Report(tuple(findings), tuple(notes), tuple(plain))
 
 
 def fix(source: SourceFile, options: LintOptions = LintOptions()) -> tuple[SourceFile, tuple[Finding, ...]]:
@@ -106,16 +112,16 @@ def _note(file: CudaFile, kernel: KernelText, reason: str) -> Diagnostic:
     return Diagnostic("TP540", "note", f"`{kernel.name}` is not linted: {reason}", place, "not followed")
 
 
-def _lint_kernel(program: Program, kernel: KernelText, options: LintOptions) -> Iterator[Finding]:
+def _lint_kernel(program: Program, kernel: KernelText, options: LintOptions) -> list[Finding] | None:
+    """What is found in a kernel; None where it has no pipeline. Raises NotUnderstoodError."""
     launch = launch_of(program, kernel, options.instances.get(kernel.name), options.blocks.get(kernel.name))
     runs = play_kernel(program, kernel, launch)
     if runs is None:
-        return
+        return None
     arch = ARCHS.get(options.arch, ARCHS[DEFAULT_ARCH])
     file = program.files[0]
     fixes = Fixes(file.source, file.tree.root, runs)
-    for found in _judged(program, runs, arch):
-        yield _shown(program, kernel, fixes.attach(found))
+    return [_shown(program, kernel, fixes.attach(found)) for found in _judged(program, runs, arch)]
 
 
 def _judged(program: Program, runs: Runs, arch: Arch) -> list[Found]:

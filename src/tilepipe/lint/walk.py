@@ -255,9 +255,10 @@ class Walker(Loops):
                     with self.guarded(at, test.tags, False):
                         self._arm(taken)
                 return
-            if self._one_sided(then, other, test.tags):
+            arm = self._to_follow(then, other, test.tags)
+            if arm is not None:
                 with self.guarded(at, test.tags, False):
-                    self._arm(then or node)
+                    self._arm(arm)
                 return
             self._both(at, parts, then, other)
 
@@ -291,14 +292,18 @@ class Walker(Loops):
     def _arm(self, node: Node) -> None:
         self.run(node.named_children[-1] if node.type == "else_clause" else node)
 
-    def _one_sided(self, then: Node | None, other: Node | None, tags: Tags) -> bool:
-        """Whether only some threads synchronise here: their path is the one to follow."""
+    def _to_follow(self, then: Node | None, other: Node | None, tags: Tags) -> Node | None:
+        """Where only one arm synchronises, for some of the threads, that one; where both do, the one with copies: the
+        other is for launches that these do not suit. None where neither synchronises."""
         first = self.program.synchronises(text_of(then))
         second = self.program.synchronises(text_of(other))
         if not first and not second:
-            return False
+            return None
         if THREAD in tags and first and not second:
-            return True
+            return then
+        copying = [a for a in (then, other) if a is not None and self.program.copies(text_of(a))]
+        if THREAD not in tags and first and second and len(copying) == 1:
+            return copying[0]
         raise NotUnderstoodError("synchronisation under a condition that cannot be decided")
 
     def _both(self, at: Span, parts: list[Num], then: Node | None, other: Node | None) -> None:

@@ -31,7 +31,10 @@ _STASHED = 1.0
 _REPARTITIONED = 1.3  # 16-byte copies in place of element-wise ones gained 1.29 to 1.48 without any overlap
 _PEELED = 1.01  # the last tile peeled frees the loop of its guard
 _PACKED = 0.97  # but bytes kept across the peel are packed into shared registers, and wait for each other
-REMEDIES: tuple[Remedy, ...] = ("unroll1", "fence")  # in the order in which they are tried
+REMEDIES: tuple[Remedy, ...] = (
+    "unroll1",
+    "fence",
+)  # against moved loads, in the order in which they are tried
 _REGISTERS_PER_THREAD = 96  # staging beyond this spills in every case measured
 
 
@@ -96,7 +99,7 @@ def base_id(identifier: str) -> tuple[str, Remedy, int]:
     base, _, blocks = identifier.rpartition("-b")
     if not base or not blocks.isdigit():
         base, blocks = identifier, "0"
-    for remedy in REMEDIES:
+    for remedy in get_args(Remedy)[1:]:
         if base.endswith(f"-{remedy}"):
             return base.removesuffix(f"-{remedy}"), remedy, int(blocks)
     return base, "", int(blocks)
@@ -123,6 +126,17 @@ def uncapped(candidate: Candidate) -> Candidate:
 def remedied(candidate: Candidate, remedy: Remedy) -> Candidate:
     """The candidate with a remedy against loads that the compiler moves."""
     return replace(candidate, id=f"{candidate.id}-{remedy}", remedy=remedy)
+
+
+def overrunning(candidate: Candidate) -> Candidate | None:
+    """The candidate with a loader that runs past the last tile, None where no form has one.
+
+    Without a condition around them the compiler spreads the copies by itself.
+    """
+    if candidate.variant != "cp_async" or candidate.form != "ring" or not candidate.copy_bytes:
+        return None
+    plain = replace(candidate, id=candidate.id.replace("-spread", ""), spread=False)
+    return remedied(plain, "overrun") if not candidate.remedy and candidate.api == "ptx" else None
 
 
 def make_plan(

@@ -11,7 +11,8 @@ Form = Literal["ring", "textbook"]
 Fragments = Literal["auto", "on", "off"]
 # What asynchronous copies are written in.
 Api = Literal["ptx", "primitives", "cuda-pipeline", "cuda-pipeline-block"]
-Remedy = Literal["", "unroll1", "fence"]
+# A change to the loop's form: against loads that the compiler moves, or a loader that runs past the last tile.
+Remedy = Literal["", "unroll1", "fence", "overrun"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Candidate:
     """One way to pipeline the loop. `id` is `variant-stages-form`, e.g. "cp_async-3-ring", for re-partitioned 16-byte
     copies "cp_async-3-ring-16"; behind it the `api` where it is not PTX, "-frags" and "-spread" for the fields of
     that name, "-pad" for tiles with padded rows, the `remedy` that was tried since the compiler had moved the loads
-    ("ldg-2-ring-fence"), and "-b2" where `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on
-    registers)."""
+    ("ldg-2-ring-fence") or "-overrun" for a loader that does not ask whether another tile exists, and "-b2" where
+    `min_blocks` = 2 resident blocks are stated in `__launch_bounds__` (a cap on registers)."""
 
     id: str
     variant: Variant

@@ -67,6 +67,14 @@ def _reference(parameters: Sequence[Parameter], names: Mapping[str, str]) -> str
     return " @ ".join(f"{name}.astype(np.float64)" for name in factors)
 
 
+def _flops(kernel: KernelDraft, names: Mapping[str, str]) -> str:
+    """The work to begin with: two operations for each point of the sizes. Nothing is known where a template's arguments
+    may hold some of these."""
+    if kernel.instantiate is not None and len(names) < 3:
+        return "…"
+    return "*".join(["2", *(names.values() or [_COUNT])])
+
+
 def _is_read_only(parameter: Parameter) -> bool:
     return re.search(r"\bconst\b[^*]*\*", parameter.type) is not None
 
@@ -116,7 +124,7 @@ def _kernel(kernel: KernelDraft) -> str:
         f"grid   = {_strings(kernel.grid or ['1'])}" + ("" if kernel.grid else fill_in),
         f"block  = {_strings(kernel.block or ['256'])}" + ("" if kernel.block else fill_in),
         *optional,
-        f'# flops = "{"*".join(["2", *(names.values() or [_COUNT])])}"   # the work, for GFLOP/s and predictions',
+        f'# flops = "{_flops(kernel, names)}"   # the work, for GFLOP/s and predictions',
         '# bytes = "…"         # the least global traffic, for GB/s',
         "args = [",
         *(f"  {_argument(parameter, names)}" for parameter in kernel.parameters),

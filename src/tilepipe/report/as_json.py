@@ -194,6 +194,7 @@ def _size(result: SizeResult) -> dict[str, Any]:
                 "max_abs_error": _finite(result.max_abs_error),
                 "original_abs_error": _finite(result.original_abs_error),
                 "within_tolerance": result.within_tolerance,
+                "max_difference": _finite(result.max_difference),
                 "sampled": list(result.sampled) if result.sampled else None,
                 "note": result.note,
             }
@@ -206,6 +207,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "kind": finding.kind,
         "message": finding.message,
         "lines": list(finding.lines),
+        **({"calls": list(finding.calls)} if any(finding.calls) else {}),
         "where": finding.where,
         "threads": list(finding.threads),
         "interval": finding.interval,

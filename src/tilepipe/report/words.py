@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -242,10 +243,19 @@ def _correctness(c: Correctness) -> str:
         if result.within_tolerance is False:
             answers[out_of_tolerance].append(name)
     parts = [f"{answer} {', '.join(names)}" for answer, names in answers.items() if names]
+    apart = [r.max_difference for r in c.sizes.values() if r.max_difference is not None]
+    parts += [f"differs {_largest(apart, 'by ')}"] if apart else []
     errors = [r.max_abs_error for r in c.sizes.values() if r.max_abs_error is not None]
-    parts += [f"error at most {max(errors):.2g}"] if errors else []
+    where = " where a reference was computed" if apart and len(errors) < len(c.sizes) else ""
+    parts += [f"error {_largest(errors)}{where}"] if errors else []
     parts += [c.reason] if c.reason else []
     return "; ".join(parts) + (f" ({c.device})" if c.device else "")
+
+
+def _largest(values: Sequence[float], by: str = "") -> str:
+    """The largest of several errors."""
+    largest = max(values)
+    return f"{by}at most {largest:.2g}" if math.isfinite(largest) else "without bound: NaN or infinite values"
 
 
 def _remark(result: SizeResult) -> str:
@@ -257,13 +267,9 @@ def _remark(result: SizeResult) -> str:
 def _races(races: Races) -> str:
     if not races.findings:
         return races.reason or f"no findings by {races.method}"
-    shown = [f"{f.kind} {f.where} {_lines(f.lines)}: {f.message}" for f in races.findings[:MAX_FINDINGS]]
+    shown = [f"{f.kind} {f.where}{f.in_lines}: {f.message}" for f in races.findings[:MAX_FINDINGS]]
     more = len(races.findings) - len(shown)
     return "\n".join(shown + ([f"and {more} more"] if more else []))
-
-
-def _lines(lines: Sequence[int]) -> str:
-    return f"(line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))})" if lines else ""
 
 
 def _sass(sass: Sass) -> str:

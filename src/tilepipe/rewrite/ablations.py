@@ -38,7 +38,8 @@ def ablated_candidate(candidate: Candidate, ablation: Ablation) -> Candidate | s
     if ablation == "control":
         if candidate.variant != "cp_async":
             return "loads that go through registers are the original's"
-        return replace(candidate, stages=1, form="ring", dynamic=False, fragments=False, spread=False)
+        plain = replace(candidate, remedy="" if candidate.remedy == "overrun" else candidate.remedy)
+        return replace(plain, stages=1, form="ring", dynamic=False, fragments=False, spread=False)
     if ablation == "loads":
         return replace(candidate, fragments=False, spread=False)
     if ablation == "compute" and candidate.spread:
@@ -55,7 +56,7 @@ def ablated_state(state: LoaderState, ablation: Ablation | None) -> LoaderState:
     if ablation != "compute":
         return state
     setup = (*state.setup, f"bool {_FILLING} = true;")
-    return replace(state, setup=setup, more=f"{_FILLING} && ({state.more})")
+    return replace(state, setup=setup, more=f"{_FILLING} && ({state.more})" if state.more else _FILLING)
 
 
 def ablated_ring(model: KernelModel, ring: Ring, ablation: Ablation | None) -> Ring:

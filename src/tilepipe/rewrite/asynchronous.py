@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -20,8 +19,6 @@ from tilepipe.rewrite.project import Projection
 from tilepipe.rewrite.spread import first_threads, nothing_else, spread_text
 from tilepipe.rewrite.wide import NONE, Repartition
 from tilepipe.source import Edit, Span
-
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +149,7 @@ def _up_to(model: KernelModel, copy: Copy, spread: Spread, changed: Callable[[st
             "#pragma unroll",
             f"for (int tp_v = 0; tp_v < {spread.elements}; ++tp_v)",
             f"    tp_valid += {holds};" if len(spread.edges) == 1 else f"    tp_valid += ({holds});",
-            f"tp_copy_wide_up_to<{spread.bytes}>({target}, {source}, ({copy.guard}) ? {count} : 0, "
-            f"{_valid(model, copy, source)});",
+            f"tp_copy_wide_up_to<{spread.bytes}>({target}, {source}, ({copy.guard}) ? {count} : 0);",
         ]
     )
 
@@ -171,7 +167,7 @@ def _call(model: KernelModel, copy: Copy, wide: Wide | Spread | None, pipe: str 
             )
         return f"if ({copy.guard})\n    {function}({pipe}{target}, {source});\nelse\n    {store}"
     function = function.replace("<", "_or_zero<") if wide is not None else "tp_copy_or_zero"
-    return f"{function}({pipe}{target}, {source}, {copy.guard}, {_valid(model, copy, source)});"
+    return f"{function}({pipe}{target}, {source}, {copy.guard});"
 
 
 def _addresses(model: KernelModel, copy: Copy) -> tuple[str, str]:
@@ -180,11 +176,3 @@ def _addresses(model: KernelModel, copy: Copy) -> tuple[str, str]:
     types = (model.answers.get(f"{kind}:{at}") for kind in ("type", "source"))
     target, source = (address(t, type_) for t, type_ in zip((copy.target, copy.source), types, strict=True))
     return target, source
-
-
-def _valid(model: KernelModel, copy: Copy, source: str) -> str:
-    """An address of the source array that is valid whatever the guard says."""
-    if copy.root is not None and not copy.use.item.statement.context and not copy.source_at.statement.context:
-        return copy.root.name
-    pointers = {s.name for s in copy.uses if s.pointer}
-    return next((word for word in _WORD.findall(source) if word in pointers), source)

@@ -11,6 +11,7 @@ from tilepipe.kernel import surroundings
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
 from tilepipe.kernel.model import KernelModel
+from tilepipe.kernel.overrun import overrun
 from tilepipe.kernel.slots import stash
 from tilepipe.kernel.spliced import spliced_words
 from tilepipe.kernel.symbols import Symbol
@@ -55,6 +56,7 @@ class _Pieces:
     loader: Loader
     ring: Ring
     wide: Repartition
+    past_end: tuple[str, ...] = ()  # the conditions under which the loader may run past the last tile
     fragments: FragmentLoop | None = None
     stashing: Stashing | None = None
 
@@ -88,6 +90,7 @@ def rewrite(
     loop = model.tile.loop
     indent = indent_of(source, loop.span.start)
     promised, asked = as_launched(model, pieces.wide.conditions) if aligned else ((), pieces.wide.conditions)
+    asked = (*asked, *pieces.past_end)
     # With a dispatch, both arms see the declarations that stood in the loop.
     rings = replace(pieces.ring, declarations=()) if asked else pieces.ring
     shape = Shape(model, candidate, pieces.state, pieces.loader, rings, indent, pieces.fragments)
@@ -261,7 +264,12 @@ def _pieces(model: KernelModel, candidate: Candidate, proved: tuple[Widened, ...
     if wide and (rings.rebind or candidate.form == "textbook"):
         return "wide copies need a ring whose tiles are not read after the loop"
     started = replace(state, setup=(*moved_pointers(tuple(wide.spread.values())), *state.setup))
-    return _Pieces(started, Loader(load, staging, dealt), rings, wide, fragments)
+    if candidate.remedy != "overrun":
+        return _Pieces(started, Loader(load, staging, dealt), rings, wide, (), fragments)
+    past_end = overrun(model, (*wide.wide.values(), *wide.spread.values()), candidate.stages)
+    if isinstance(past_end, str):
+        return past_end
+    return _Pieces(replace(started, more=""), Loader(load, staging, dealt), rings, wide, past_end, fragments)
 
 
 def _stashed(

@@ -153,27 +153,37 @@ def _first_of_ring(s: Shape) -> list[str]:
             f"for (int tp_part = 0; tp_part < {s.loader.spread.parts}; ++tp_part)",
             f"{STEP}tp_load(tp_s, tp_part);",
         ]
-    load += ["++tp_depth;"] if s.fragments is not None else []
-    braces = len(load) > 1
+    deep = s.fragments is not None and not s.overruns
+    load += ["++tp_depth;"] if deep else []
+    why = "a group per stage, even an empty one, keeps the wait constant"
+    if s.overruns:
+        why = "past the last tile the guards fail, and copies fill with zero"
     lines = [
-        f"// prologue: tiles 0 .. {STAGES} - 2 in flight; "
-        "a group per stage, even an empty one, keeps the wait constant",
-        *(["int tp_depth = 0;  // stages that get a tile"] if s.fragments is not None else []),
+        f"// prologue: tiles 0 .. {STAGES} - 2 in flight; {why}",
+        *(["int tp_depth = 0;  // stages that get a tile"] if deep else []),
         f"for (int tp_s = 0; tp_s < {STAGES} - 1; ++tp_s) {{",
         *(STEP + line for line in api.acquire(s.candidate)),
-        f"{STEP}if ({s.state.more}){' {' if braces else ''}",
-        *(f"{STEP}{STEP}{line}" for line in load),
-        *([f"{STEP}}}"] if braces else []),
+        *(STEP + line for line in _if_more(s, *load)),
         STEP + api.commit(s.candidate),
         "}",
     ]
     if s.fragments is not None:
-        lines += [f"if ({s.state.more})", f"{STEP}++tp_depth;"]
+        lines += _if_more(s, "++tp_depth;") if deep else []
         lines += api.arrived(s.candidate, "")
-        lines += ["if (tp_depth != 0)", f"{STEP}tp_fragments(0, 0, 0);"]
+        first = "tp_fragments(0, 0, 0);"
+        lines += ["if (tp_depth != 0)", STEP + first] if deep else [first]
     if s.loader.spread is not None:
-        lines += [f"if ({s.state.more})", f"{STEP}tp_load({STAGES} - 1, 0);"]
+        lines += _if_more(s, f"tp_load({STAGES} - 1, 0);")
     return [*lines, "// main loop", "int tp_stage = 0;", *s.rolled]
+
+
+def _if_more(s: Shape, *lines: str) -> list[str]:
+    """Lines under the condition that another tile exists, where the loader does not run past the last one."""
+    if not s.state.more:
+        return list(lines)
+    braces = len(lines) > 1
+    opening = f"if ({s.state.more}){' {' if braces else ''}"
+    return [opening, *(STEP + line for line in lines), *(["}"] if braces else [])]
 
 
 def body_start(s: Shape) -> list[Edit]:
@@ -187,7 +197,7 @@ def body_start(s: Shape) -> list[Edit]:
             lines = []
         if s.loader.spread is None:
             lines += api.acquire(s.candidate)
-            lines += [f"if ({s.state.more})", f"{STEP}tp_load({_PREVIOUS});", api.commit(s.candidate)]
+            lines += [*_if_more(s, f"tp_load({_PREVIOUS});"), api.commit(s.candidate)]
     else:
         lines = ["__syncthreads();  // publishes the tile"] if s.single else []
         lines += [f"const bool tp_next = {s.state.more};"]
@@ -236,7 +246,7 @@ def _group_lines(s: Shape, found: FragmentLoop) -> list[str]:
         turn = [
             *api.release(s.candidate),
             *api.arrived(s.candidate, "  // publishes the next stage and frees this one"),
-            "tp_stage = tp_stage + 1 == tp_depth ? 0 : tp_stage + 1;",
+            _ROTATE if s.overruns else _ROTATE.replace(STAGES, "tp_depth"),
         ]
     turn.append("tp_fragments(tp_stage, 0, 0);")
     if s.loader.spread is not None:
@@ -244,7 +254,7 @@ def _group_lines(s: Shape, found: FragmentLoop) -> list[str]:
         inner += [f"if ({some}{s.state.more})", f"{STEP}tp_load({_PREVIOUS}, {number} + 1);"]
         last = [f"if (!({is_before_end(found, next_group(s.model, found, 2))}))", f"{STEP}tp_commit();"]
         inner += ["tp_commit();"] if found.groups == 2 else last
-        turn += [f"if ({s.state.more})", f"{STEP}tp_load({_PREVIOUS}, 0);"]
+        turn += _if_more(s, f"tp_load({_PREVIOUS}, 0);")
     return [
         f"if ({is_before_end(found, following)}) {{",
         *(STEP + line for line in inner),
@@ -310,7 +320,9 @@ def epilogue(s: Shape) -> str:
     if _needs_barrier(s.model) and (s.is_ring or s.peeled or s.fragments is not None):
         lines.append("__syncthreads();")
     last = _PREVIOUS if s.is_ring else "tp_stage" if s.peeled or s.fragments is not None else "tp_stage ^ 1"
-    if s.is_ring and s.fragments is not None:  # the stages turn through those that get a tile
+    if (
+        s.is_ring and s.fragments is not None and not s.overruns
+    ):  # the stages turn through those that get a tile
         last = f"tp_stage == 0 ? (tp_depth + {STAGES} - 1) % {STAGES} : tp_stage - 1"
     lines += [named(b, last) for b in s.ring.rebind]
     return _lines(s.indent, lines)

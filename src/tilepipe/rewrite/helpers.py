@@ -21,21 +21,22 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from)
 """
 
 _COPY_OR_ZERO = """\
-// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
-// when nothing is read.
+// Copies one element asynchronously where `in` holds, else fills it with zero and reads nothing.
 template <class Element>
-__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? static_cast<const void*>(from) : valid;
-    const int bytes = in ? static_cast<int>(sizeof(Element)) : 0;
+    const int skip = !in;
     if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }"
                      :
-                     : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
+                     : "r"(at), "l"(from), "r"(skip)
+                     : "memory");
+    else
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, skip; }"
+                     :
+                     : "r"(at), "l"(from), "n"(sizeof(Element)), "r"(skip)
                      : "memory");
 }
 """
@@ -55,38 +56,39 @@ __device__ __forceinline__ void tp_copy_wide(void* to, const void* from)
 """
 
 _WIDE_OR_ZERO = """\
-// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
-// both addresses are multiples of `Bytes`, and `valid` lies in memory that may be named when nothing is read.
+// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero
+// and reads nothing; both addresses are multiples of `Bytes`.
 template <int Bytes>
-__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in)
 {
     static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const unsigned long long whole = reinterpret_cast<unsigned long long>(valid) / Bytes * Bytes;
-    const void* source = in ? from : reinterpret_cast<const void*>(whole);
-    const int bytes = in ? Bytes : 0;
+    const int skip = !in;
     if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }"
+                     :
+                     : "r"(at), "l"(from), "r"(skip)
+                     : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(Bytes), "r"(bytes)
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, skip; }"
+                     :
+                     : "r"(at), "l"(from), "n"(Bytes), "r"(skip)
                      : "memory");
 }
 """
 
 _WIDE_UP_TO = """\
 // Copies the first `bytes` of `Bytes` bytes to shared memory asynchronously and fills the rest with zero; both
-// addresses are multiples of `Bytes`, and `valid` lies in memory that may be named when nothing is read.
+// addresses are multiples of `Bytes`. Of 0 bytes nothing is read.
 template <int Bytes>
-__device__ __forceinline__ void tp_copy_wide_up_to(void* to, const void* from, int bytes, const void* valid)
+__device__ __forceinline__ void tp_copy_wide_up_to(void* to, const void* from, int bytes)
 {
     static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const unsigned long long whole = reinterpret_cast<unsigned long long>(valid) / Bytes * Bytes;
-    const void* source = bytes > 0 ? from : reinterpret_cast<const void*>(whole);
     if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(Bytes), "r"(bytes)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(Bytes), "r"(bytes)
                      : "memory");
 }
 """
@@ -175,12 +177,11 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from)
 }
 """,
     "tp_copy_or_zero": """\
-// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
-// when nothing is read.
+// Copies one element asynchronously where `in` holds, else fills it with zero and reads nothing.
 template <class Element>
-__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in)
 {
-    __pipeline_memcpy_async(to, in ? static_cast<const void*>(from) : valid, sizeof(Element), in ? 0 : sizeof(Element));
+    __pipeline_memcpy_async(to, from, sizeof(Element), in ? 0 : sizeof(Element));
 }
 """,
     "tp_copy_wide": """\
@@ -193,11 +194,11 @@ __device__ __forceinline__ void tp_copy_wide(void* to, const void* from)
 """,
     "tp_copy_wide_or_zero": """\
 // Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
-// both addresses are multiples of `Bytes`, and `valid` is one that may be named when nothing is read.
+// both addresses are multiples of `Bytes`.
 template <int Bytes>
-__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in)
 {
-    __pipeline_memcpy_async(to, in ? from : valid, Bytes, in ? 0 : Bytes);
+    __pipeline_memcpy_async(to, from, Bytes, in ? 0 : Bytes);
 }
 """,
     "tp_commit": """\
@@ -226,7 +227,7 @@ __device__ __forceinline__ void tp_copy(Pipe& pipe, Element* to, const Element* 
     "tp_copy_or_zero": """\
 // Copies one element asynchronously where `in` holds, else stores zero; `cuda::memcpy_async` cannot fill.
 template <class Pipe, class Element>
-__device__ __forceinline__ void tp_copy_or_zero(Pipe& pipe, Element* to, const Element* from, bool in, const void*)
+__device__ __forceinline__ void tp_copy_or_zero(Pipe& pipe, Element* to, const Element* from, bool in)
 {
     if (in)
         cuda::memcpy_async(to, from, cuda::aligned_size_t<sizeof(Element)>(sizeof(Element)), pipe);

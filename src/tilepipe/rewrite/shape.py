@@ -56,6 +56,11 @@ class Shape:
         return ["__syncwarp();  // keeps the loads above the math"] * (self.candidate.remedy == "fence")
 
     @property
+    def overruns(self) -> bool:
+        """Whether the loader runs past the last tile."""
+        return self.candidate.remedy == "overrun"
+
+    @property
     def rolled(self) -> list[str]:
         """The remedy for a tile loop that the compiler unrolls."""
         return ["#pragma unroll 1"] * (self.candidate.remedy == "unroll1")

@@ -20,7 +20,8 @@ class LoaderState:
     """How the loader runs ahead.
 
     `setup` declares its copies, `shadows` bind the author's names to them inside the loader's lambdas, `more`
-    is the condition under which another tile exists, `step` the `for` loop's own step on the loader's state,
+    is the condition under which another tile exists, "" where the loader runs past the last one,
+    `step` the `for` loop's own step on the loader's state,
     `tail` the statements of the body that advance to the next tile after all its loads, `advance` these with the
     declarations that they need. `hoisted` is the
     loop's initialisation where it must run before the loader starts (then the header loses it).

@@ -28,6 +28,7 @@ _STRING = re.compile(r"\.b8\s+\S+\[\d+\]\s*=\s*\{([\d,\s]*)\}")
 _TYPE = re.compile(r"tilepipe_probe::type\(\) \[with (?:int )?Key = (\d+)[,;] Type = (.*)\]\Z")
 # Spellings of EDG's own: "signed int" where a typedef says so, "__nv_bool".
 _SIGNED = re.compile(r"\bsigned (?!char)")
+_NO_INTEGER = -(2**63)  # `no_integer` of tilepipe_probe.h
 _TRAITS = {"plain": "__is_trivially_copyable", "blank": "__is_trivially_constructible"}
 # Parse errors hide those of instantiation, so failing probes can show in two or three batches, and the compiler
 # may stop at its hundredth error.
@@ -147,7 +148,8 @@ def _read(ptx: str) -> dict[int, Answer]:
         match = _TYPE.search(text)
         if match:
             seen.setdefault(int(match[1]), set()).add(_SIGNED.sub("", match[2]).replace("__nv_bool", "bool"))
-    return {index: answers.pop() for index, answers in seen.items() if len(answers) == 1}
+    alone = {index: answers.pop() for index, answers in seen.items() if len(answers) == 1}
+    return {index: answer for index, answer in alone.items() if answer != _NO_INTEGER}
 
 
 def _declared_parameters(text: str, kernel: str) -> list[str] | None:

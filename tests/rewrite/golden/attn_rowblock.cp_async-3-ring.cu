@@ -4,21 +4,22 @@
 // ---- tilepipe helpers ----
 #ifndef TILEPIPE_COPY_OR_ZERO
 #define TILEPIPE_COPY_OR_ZERO
-// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
-// when nothing is read.
+// Copies one element asynchronously where `in` holds, else fills it with zero and reads nothing.
 template <class Element>
-__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? static_cast<const void*>(from) : valid;
-    const int bytes = in ? static_cast<int>(sizeof(Element)) : 0;
+    const int skip = !in;
     if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }"
                      :
-                     : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
+                     : "r"(at), "l"(from), "r"(skip)
+                     : "memory");
+    else
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, skip; }"
+                     :
+                     : "r"(at), "l"(from), "n"(sizeof(Element)), "r"(skip)
                      : "memory");
 }
 #endif
@@ -65,8 +66,8 @@ attn_rowblock(const float* __restrict__ q, const float* __restrict__ k, const fl
         for (int tp_i = 0; tp_i < 4; ++tp_i) {
             const int i = tid + tp_i * 128;
             const int r = i / (HD / 4), c = i % (HD / 4) * 4;
-            tp_copy_or_zero(reinterpret_cast<float4*>(&ks[r][c]), reinterpret_cast<const float4*>(k + (size_t)(j0 + r) * HD + c), j0 + r < n, k);
-            tp_copy_or_zero(reinterpret_cast<float4*>(&vs[r][c]), reinterpret_cast<const float4*>(v + (size_t)(j0 + r) * HD + c), j0 + r < n, v);
+            tp_copy_or_zero(reinterpret_cast<float4*>(&ks[r][c]), reinterpret_cast<const float4*>(k + (size_t)(j0 + r) * HD + c), j0 + r < n);
+            tp_copy_or_zero(reinterpret_cast<float4*>(&vs[r][c]), reinterpret_cast<const float4*>(v + (size_t)(j0 + r) * HD + c), j0 + r < n);
         }
         j0_next += BKV;
     };

@@ -4,21 +4,22 @@
 // ---- tilepipe helpers ----
 #ifndef TILEPIPE_COPY_OR_ZERO
 #define TILEPIPE_COPY_OR_ZERO
-// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
-// when nothing is read.
+// Copies one element asynchronously where `in` holds, else fills it with zero and reads nothing.
 template <class Element>
-__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? static_cast<const void*>(from) : valid;
-    const int bytes = in ? static_cast<int>(sizeof(Element)) : 0;
+    const int skip = !in;
     if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }"
                      :
-                     : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
+                     : "r"(at), "l"(from), "r"(skip)
+                     : "memory");
+    else
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, skip; }"
+                     :
+                     : "r"(at), "l"(from), "n"(sizeof(Element)), "r"(skip)
                      : "memory");
 }
 #endif
@@ -88,7 +89,7 @@ hgemm_mma(const half* __restrict__ A, const half* __restrict__ B, half* __restri
             const int row = i / (BK / VEC), chunk = i % (BK / VEC);
             const bool in = block_m + row < M && k0 + chunk * VEC < K;
             if (s % 2 == tp_part)
-                tp_copy_or_zero(reinterpret_cast<uint4*>(&As[slot(row, chunk)]), reinterpret_cast<const uint4*>(&A[(size_t)(block_m + row) * K + k0 + chunk * VEC]), in, A);
+                tp_copy_or_zero(reinterpret_cast<uint4*>(&As[slot(row, chunk)]), reinterpret_cast<const uint4*>(&A[(size_t)(block_m + row) * K + k0 + chunk * VEC]), in);
         }
         #pragma unroll
         for (int s = 0; s < BN * BK / VEC / THREADS; ++s) {
@@ -96,7 +97,7 @@ hgemm_mma(const half* __restrict__ A, const half* __restrict__ B, half* __restri
             const int row = i / (BK / VEC), chunk = i % (BK / VEC);
             const bool in = block_n + row < N && k0 + chunk * VEC < K;
             if ((s + 2) % 2 == tp_part)
-                tp_copy_or_zero(reinterpret_cast<uint4*>(&Bs[slot(row, chunk)]), reinterpret_cast<const uint4*>(&B[(size_t)(block_n + row) * K + k0 + chunk * VEC]), in, B);
+                tp_copy_or_zero(reinterpret_cast<uint4*>(&Bs[slot(row, chunk)]), reinterpret_cast<const uint4*>(&B[(size_t)(block_n + row) * K + k0 + chunk * VEC]), in);
         }
         if (tp_part == 1) {
             k0_next += BK;

@@ -4,20 +4,23 @@
 // ---- tilepipe helpers ----
 #ifndef TILEPIPE_COPY_WIDE_OR_ZERO
 #define TILEPIPE_COPY_WIDE_OR_ZERO
-// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero;
-// both addresses are multiples of `Bytes`, and `valid` lies in memory that may be named when nothing is read.
+// Copies `Bytes` bytes (several elements) to shared memory asynchronously where `in` holds, else fills them with zero
+// and reads nothing; both addresses are multiples of `Bytes`.
 template <int Bytes>
-__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_wide_or_zero(void* to, const void* from, bool in)
 {
     static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const unsigned long long whole = reinterpret_cast<unsigned long long>(valid) / Bytes * Bytes;
-    const void* source = in ? from : reinterpret_cast<const void*>(whole);
-    const int bytes = in ? Bytes : 0;
+    const int skip = !in;
     if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }"
+                     :
+                     : "r"(at), "l"(from), "r"(skip)
+                     : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(source), "n"(Bytes), "r"(bytes)
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, skip; }"
+                     :
+                     : "r"(at), "l"(from), "n"(Bytes), "r"(skip)
                      : "memory");
 }
 #endif
@@ -84,13 +87,13 @@ igemm_wmma(const int8_t* __restrict__ A, const int8_t* __restrict__ B, int32_t* 
             for (int s = 0; s < 1; ++s) {
                 const int i = (tid + s * THREADS) * 16;
                 const int row = block_m + i / BK, col = k0 + i % BK;
-                tp_copy_wide_or_zero<16>(&smem_a[i + i / BK * 16], &A[row * K + col], row < M && col < K, A);
+                tp_copy_wide_or_zero<16>(&smem_a[i + i / BK * 16], &A[row * K + col], row < M && col < K);
             }
             #pragma unroll
             for (int s = 0; s < 1; ++s) {
                 const int i = (tid + s * THREADS) * 16;
                 const int row = k0 + i / BN, col = block_n + i % BN;
-                tp_copy_wide_or_zero<16>(&smem_b[i + i / BN * 16], &B[row * N + col], row < K && col < N, B);
+                tp_copy_wide_or_zero<16>(&smem_b[i + i / BN * 16], &B[row * N + col], row < K && col < N);
             }
             k0_next += BK;
         };

@@ -18,21 +18,22 @@ __device__ __forceinline__ void tp_copy(Element* to, const Element* from)
 #endif
 #ifndef TILEPIPE_COPY_OR_ZERO
 #define TILEPIPE_COPY_OR_ZERO
-// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
-// when nothing is read.
+// Copies one element asynchronously where `in` holds, else fills it with zero and reads nothing.
 template <class Element>
-__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? static_cast<const void*>(from) : valid;
-    const int bytes = in ? static_cast<int>(sizeof(Element)) : 0;
+    const int skip = !in;
     if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }"
                      :
-                     : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
+                     : "r"(at), "l"(from), "r"(skip)
+                     : "memory");
+    else
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, skip; }"
+                     :
+                     : "r"(at), "l"(from), "n"(sizeof(Element)), "r"(skip)
                      : "memory");
 }
 #endif
@@ -88,7 +89,7 @@ linear_bf16_mma(const bf16* __restrict__ X, const bf16* __restrict__ W, bf16* __
         #pragma unroll
         for (int s = 0; s < 2; ++s) {
             const int r = (tid >> 2) + 32 * s, q = tid & 3;
-            tp_copy_or_zero(reinterpret_cast<uint4*>(xs + slot(r, q)), reinterpret_cast<const uint4*>(X + (size_t)(m0 + r) * K + k0 + q * 8), m0 + r < M, X);
+            tp_copy_or_zero(reinterpret_cast<uint4*>(xs + slot(r, q)), reinterpret_cast<const uint4*>(X + (size_t)(m0 + r) * K + k0 + q * 8), m0 + r < M);
             tp_copy(reinterpret_cast<uint4*>(ws + slot(r, q)), reinterpret_cast<const uint4*>(W + (size_t)(n0 + r) * K + k0 + q * 8));
         }
         k0_next += 32;

@@ -4,21 +4,22 @@
 // ---- tilepipe helpers ----
 #ifndef TILEPIPE_COPY_OR_ZERO
 #define TILEPIPE_COPY_OR_ZERO
-// Copies one element asynchronously where `in` holds, else fills it with zero; `valid` is an address that may be named
-// when nothing is read.
+// Copies one element asynchronously where `in` holds, else fills it with zero and reads nothing.
 template <class Element>
-__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in, const void* valid)
+__device__ __forceinline__ void tp_copy_or_zero(Element* to, const Element* from, bool in)
 {
     static_assert(sizeof(Element) == 4 || sizeof(Element) == 8 || sizeof(Element) == 16, "4, 8 or 16 bytes");
     const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    const void* source = in ? static_cast<const void*>(from) : valid;
-    const int bytes = in ? static_cast<int>(sizeof(Element)) : 0;
+    const int skip = !in;
     if constexpr (sizeof(Element) == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(bytes) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, skip; }"
                      :
-                     : "r"(at), "l"(source), "n"(sizeof(Element)), "r"(bytes)
+                     : "r"(at), "l"(from), "r"(skip)
+                     : "memory");
+    else
+        asm volatile("{ .reg .pred skip; setp.ne.s32 skip, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, skip; }"
+                     :
+                     : "r"(at), "l"(from), "n"(sizeof(Element)), "r"(skip)
                      : "memory");
 }
 #endif
@@ -59,14 +60,14 @@ sgemm_copyloop(int M, int N, int K, const float* __restrict__ A, int lda,
         for (int tp_i = 0; tp_i < 4; ++tp_i) {
             const int i = tid + tp_i * NT;
             const int r = i / BK, c = i % BK;
-            tp_copy_or_zero(&sA[i], &A[(m0 + r) * lda + k0 + c], m0 + r < M && k0 + c < K, A);
+            tp_copy_or_zero(&sA[i], &A[(m0 + r) * lda + k0 + c], m0 + r < M && k0 + c < K);
         }
         #pragma unroll
         for (int tp_i = 0; tp_i < 6; ++tp_i) {
             const int i = tid + tp_i * NT;
             if (i >= BK * BN) break;
             const int r = i / BN, c = i % BN;
-            tp_copy_or_zero(&sB[i], &B[(k0 + r) * ldb + n0 + c], k0 + r < K && n0 + c < N, B);
+            tp_copy_or_zero(&sB[i], &B[(k0 + r) * ldb + n0 + c], k0 + r < K && n0 + c < N);
         }
     };
     auto tp_advance = [&] {

@@ -3,7 +3,7 @@ blocks has to watch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilepipe.emulator.ptx.dataflow import definitions, registers_of
@@ -22,11 +22,13 @@ _WRITES_MEMORY = ("st", "atom", "red", "wmma")
 class Sharing:
     """What a kernel does to global memory. `written`: the parameters and variables whose memory it may write,
     None where that is not known. `unit`: bytes of the smallest access. `ordered`: it orders its blocks itself
-    (fences of the GPU's scope together with atomics), in ways that a look at single accesses cannot judge."""
+    (fences of the GPU's scope together with atomics), in ways that a look at single accesses cannot judge.
+    `leading`: for each PTX line that accesses it the parameters and variables that its address may be made of."""
 
     written: frozenset[str] | None
     unit: int
     ordered: bool
+    leading: Mapping[int, frozenset[str]]
 
 
 def sharing(function: Function) -> Sharing:
@@ -34,11 +36,14 @@ def sharing(function: Function) -> Sharing:
     instructions = [i for i in function.body if isinstance(i, Instruction)]
     origins = _origins(function, instructions)
     written: set[str] = set()
+    leading: dict[int, frozenset[str]] = {}
     unit = 4
     for i in instructions:
         if not _is_global(i):
             continue
         unit = min(unit, _bytes(i))
+        reached = (_origins_of(o, origins) for o in i.operands if isinstance(o, Mem))
+        leading[i.place.ptx_line] = frozenset[str]().union(*reached)
         if i.op in _WRITES_MEMORY and (i.op != "wmma" or "store" in i.mods):
             memory = next(o for o in i.operands if isinstance(o, Mem))
             found = _origins_of(memory, origins)
@@ -47,7 +52,8 @@ def sharing(function: Function) -> Sharing:
     strong = any(
         _is_global(i) and (i.op in ("atom", "red") or any(m in _STRONG for m in i.mods)) for i in instructions
     )
-    return Sharing(None if _ANYWHERE in written else frozenset(written), max(unit, 1), fences and strong)
+    known = None if _ANYWHERE in written else frozenset(written)
+    return Sharing(known, max(unit, 1), fences and strong, leading)
 
 
 def _is_global(i: Instruction) -> bool:

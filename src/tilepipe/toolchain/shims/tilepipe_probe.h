@@ -33,15 +33,16 @@ __device__ __noinline__ const char* type()
     return __PRETTY_FUNCTION__;
 }
 
-// Integers and enumerations only: a floating constant is not a whole number.
+constexpr long long no_integer = -0x7fffffffffffffff - 1;
+// Integers and enumerations only. A floating constant is not a whole number: it has the answer that stands for none.
 template <class Type>
 __host__ __device__ constexpr long long integer(Type value)
 {
     return static_cast<long long>(value);
 }
-__host__ __device__ constexpr long long integer(float) = delete;
-__host__ __device__ constexpr long long integer(double) = delete;
-__host__ __device__ constexpr long long integer(long double) = delete;
+__host__ __device__ constexpr long long integer(float) { return no_integer; }
+__host__ __device__ constexpr long long integer(double) { return no_integer; }
+__host__ __device__ constexpr long long integer(long double) { return no_integer; }
 
 // Whether template arguments are the same: types as they are, other arguments as those of types of their own.
 template <class A, class B>
