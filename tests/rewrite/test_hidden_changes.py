@@ -128,3 +128,21 @@ def test_an_author_s_method_is_no_barrier(tmp_path: Path) -> None:
     head = "struct G { float* r; __device__ void sync() { r[threadIdx.x] += 1.0f; } };"
     before = "__shared__ float r[128]; r[threadIdx.x] = 0.0f; G g{r};"
     assert check(head, before, "0", "sum += r[threadIdx.x]; g.sync();", tmp_path) is None
+
+
+ADDED = 'asm volatile("{{ .reg .f32 t; ld.shared.f32 t, [%0]; add.f32 t, t, 0f3F800000; {} }}" :: "r"(q) : "memory");'
+
+
+@pytest.mark.parametrize(("last", "refused"), [("st.shared.f32 [%0], t;", True), ("", False)])
+def test_assembly_that_reads_may_write_too(last: str, refused: bool, tmp_path: Path) -> None:
+    before = "__shared__ float r[128]; r[threadIdx.x] = 0.0f; __syncthreads();"
+    compute = "unsigned q = (unsigned)__cvta_generic_to_shared(&r[threadIdx.x]); " + ADDED.format(last)
+    assert (check("", before, "(int)r[5] & 3", compute, tmp_path) is not None) == refused
+
+
+@pytest.mark.parametrize(("barrier", "pipelined"), [("bar.sync 0;", True), ("bar.sync 1, 128;", False)])
+def test_a_barrier_of_some_threads_is_not_the_block_s(barrier: str, pipelined: bool, tmp_path: Path) -> None:
+    text = BODY.format(before="", load=LOAD.format("0"), compute="")
+    text = text.replace("__syncthreads()", f'asm volatile("{barrier}" ::: "memory")')
+    model = snippet(text, tmp_path).model
+    assert isinstance(model, Refusal) != pipelined, model

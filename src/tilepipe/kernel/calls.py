@@ -29,6 +29,8 @@ from tilepipe.kernel.symbols import THREAD, Symbol, declared
 
 # Where functions of known names are those that are known.
 _LIBRARIES = re.compile(r"(::\s*)?(std|cuda|nvcuda|cooperative_groups|cg|wmma|thrust|nv)\s*::|std\b")
+_COUNTED = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.sync(?:\.aligned)?\s+[^,;]+,")
+_WRITING = re.compile(r"\b(?:st|stmatrix|red|atom|cp|multimem)\.")
 _DEPTH = 8  # calls inlined within calls before a callee counts as opaque
 
 
@@ -273,7 +275,8 @@ class Calls(Places):
         if "cp.async" in code or "mbarrier" in code:
             self.out.flags.add("async")
         if "bar.sync" in code or "barrier.sync" in code:
-            self.out.flags.add("barrier")
+            # With a number of threads it need not be a barrier of the block.
+            self.out.flags |= {"barrier", *(("structure",) if _COUNTED.search(code) else ())}
         self.out.flags.add("asm")
         for child in node.named_children:
             if child.type == "gnu_asm_output_operand_list":
@@ -282,7 +285,8 @@ class Calls(Places):
                 bases = self.children(child)
                 accesses = [Access(b, self.where(node)) for b in bases if b.kind != "local"]
                 self.out.reads += accesses
-                if not ("ldmatrix" in code or "ld.shared" in code or "ld.global" in code):
+                reads_only = "ldmatrix" in code or "ld.shared" in code or "ld.global" in code
+                if not reads_only or _WRITING.search(code):
                     self.out.writes += accesses
         return NOTHING
 
