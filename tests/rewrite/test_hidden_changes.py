@@ -38,6 +38,7 @@ def check(head: str, before: str, index: str, compute: str, folder: Path, load: 
 
 
 STATE = "struct P {{ int o; {} }};"
+SCRATCH = "__shared__ int r[128], q[128]; r[threadIdx.x] = q[threadIdx.x] = threadIdx.x; __syncthreads();"
 # Head, before the loop, what the load adds, what the computation changes it by, and what leaves it alone.
 CHANGES: dict[str, tuple[str, str, str, str, str]] = {
     "a called object": (
@@ -84,6 +85,20 @@ CHANGES: dict[str, tuple[str, str, str, str, str]] = {
         "using T = int;", "__shared__ int so[1], sm[1]; so[0] = sm[0] = 0; __syncthreads();", "(T)*so",
         "__syncthreads(); if (threadIdx.x == 0) so[0] = s[3] > 0.0f;",
         "__syncthreads(); if (threadIdx.x == 0) sm[0] = s[3] > 0.0f;",
+    ),
+    "elements that are swapped": (
+        "#include <cuda/std/utility>", SCRATCH, "(int)r[5]",
+        "if (threadIdx.x < 64) cuda::std::swap(r[threadIdx.x], r[threadIdx.x + 64]);",
+        "if (threadIdx.x < 64) cuda::std::swap(q[threadIdx.x], q[threadIdx.x + 64]);",
+    ),
+    "an element behind an atomic reference": (
+        "#include <cuda/atomic>", SCRATCH, "r[5]",
+        "if (threadIdx.x == 0) { cuda::atomic_ref<int, cuda::thread_scope_block> z(r[5]); z.fetch_add(1); }",
+        "if (threadIdx.x == 0) { cuda::atomic_ref<int, cuda::thread_scope_block> z(q[5]); z.fetch_add(1); }",
+    ),
+    "what an object points to": (
+        "struct W { int* p; __device__ void put(int v) { p[threadIdx.x] = v; } };",
+        SCRATCH + " W w{r}, x{q};", "r[5]", "w.put(k & 3);", "x.put(k & 3);",
     ),
     "a conversion of an address": (
         "typedef int* I;", "int o = 0, m = 0;", "o", "*(I)&o = (int)sum & 3;", "*(I)&m = 3; sum += m;",

@@ -22,6 +22,7 @@ from tilepipe.kernel.symbols import THREAD, Symbol, declared
 _QUOTED = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|(?<!#)#\s*\w+"
 )  # a literal, or a parameter that a macro makes one of
+_REFERRING = re.compile(r"\b(atomic_ref|reference_wrapper)\b")  # classes that keep a reference
 _LEAVING = (
     "break_statement",
     "continue_statement",
@@ -66,8 +67,15 @@ class Analyzer(Calls):
                     self.declare_alias(symbol, value)
                     continue
                 self.points[symbol] |= self._initial(symbol, value)
+                if _REFERRING.search(symbol.type):
+                    self.points[symbol] |= self._referred(value)
                 self.out.defs.add(symbol)
             self.declare(symbol)
+
+    def _referred(self, value: Node) -> Bases:
+        """The arrays that what an object is made of lies in."""
+        listed = value.named_children if value.type in ("initializer_list", "argument_list") else [value]
+        return frozenset(b for n in listed if n.type == "subscript_expression" for b in self.place(n).bases)
 
     def _initial(self, symbol: Symbol, value: Node) -> Bases:
         """The arrays an initialiser points into; a uniform carve of shared memory becomes a view."""

@@ -29,6 +29,8 @@ from tilepipe.kernel.symbols import THREAD, Symbol, declared
 
 # Where functions of known names are those that are known.
 _LIBRARIES = re.compile(r"(::\s*)?(std|cuda|nvcuda|cooperative_groups|cg|wmma|thrust|nv)\s*::|std\b")
+# Library functions that take what they change by reference.
+_TAKING = re.compile(r"(iter_)?swap|exchange|atomic_ref|ref|tie")
 _COUNTED = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.sync(?:\.aligned)?\s+[^,;]+,")
 _WRITING = re.compile(r"\b(?:st|stmatrix|red|atom|cp|multimem)\.")
 _DEPTH = 8  # calls inlined within calls before a callee counts as opaque
@@ -235,7 +237,12 @@ class Calls(Places):
             self.out.writes += outside
             variables = {b for b in bases if b.kind == "local"}
             if argument.type in ("identifier", "subscript_expression", "field_expression"):
-                variables |= {v for v in self.place(argument).variables if not v.const}
+                at = self.place(argument)
+                variables |= {v for v in at.variables if not v.const}
+                if at.memory and _TAKING.fullmatch(name):
+                    given = self.accesses(at.bases, node)
+                    self.out.writes += given
+                    touched = True
             self.out.defs |= variables
             touched = touched or bool(outside or variables)
         function = node.child_by_field_name("function")
@@ -245,6 +252,10 @@ class Calls(Places):
             self.out.uses |= at.variables
             self.out.defs |= at.variables
             touched = touched or bool(at.variables) or function.type == "field_expression"
+            held = frozenset(b for v in at.variables for b in self.points[v] if b.kind != "local")
+            if held and function.type == "field_expression":  # what the object points to
+                self.out.reads += self.accesses(held, node)
+                self.out.writes += self.accesses(held, node)
         if touched or name.startswith("atomic"):
             self.out.opaque.append((name, self.where(node)))
         return result
