@@ -78,6 +78,7 @@ def layout(folder: Path, body: str, declaration: str = DECLARED, before: str = "
         "sum += *(s[lane] + warp);",
         "sum += VEC(s[lane][warp * 4]).y;",
         "sum += by_value(s[lane][0]);",
+        "float v(s[lane][0]), w{s[lane][warp]}, x[] = {s[lane][0], s[0][lane]}; sum += v + w + x[warp & 1];",
         "sum += first(&s[lane][warp]);",
         "const float* p = &s[lane][32]; sum += p[warp] + *p;",
         "const float* p = &s[lane][63] - 32; sum += p[lane % 16] + *(p - 1);",
@@ -122,6 +123,8 @@ def test_an_access_that_stays_in_its_row_is_padded(body: str, tmp_path: Path) ->
         ("sum += whole(s);", "names it without a row"),
         ("sum += by_reference(s[lane][0]);", "is not understood"),
         ("const float& r = s[lane][0]; sum += (&r)[64];", ""),
+        ("const float& r{s[lane][0]}; sum += (&r)[64];", "is not understood"),
+        ("const float& r(s[lane][0]); sum += (&r)[64];", "is not understood"),
         ("const float* p = s[lane]; p += 64; sum += *p;", "is not understood"),
         ("Corner q = {&s[lane][0]}; sum += q.p[64];", "is not understood"),
         ("sum += sizeof(s);", "names it without a row"),
@@ -215,6 +218,25 @@ def test_a_tile_with_one_extent(body: str, expected: str, tmp_path: Path) -> Non
     assert not isinstance(job.model, Refusal), job.model
     assert job.padding is not None
     assert expected in job.padding.layout["s"]
+
+
+@pytest.mark.parametrize(
+    ("member", "padded"),
+    [
+        (
+            "const float* p; __device__ Reader(const float& x) : p(&x) {} __device__ float far() { return p[64]; }",
+            False,
+        ),
+        ("float v; __device__ Reader(const float& x) : v(x) {} __device__ float far() { return v; }", True),
+    ],
+)
+def test_classes_that_point_at_what_they_are_given(member: str, padded: bool, tmp_path: Path) -> None:
+    body = "Reader r = s[lane][0]; sum += r.far();"
+    text = KERNEL.format(body=body, declaration=DECLARED, before="")
+    job = opened(tmp_path, text.replace("struct Corner", f"struct Reader {{ {member} }};\nstruct Corner"))
+    assert not isinstance(job.model, Refusal), job.model
+    assert job.padding is not None
+    assert bool(job.padding.rows) == padded
 
 
 def test_a_use_before_or_after_the_loop_counts(tmp_path: Path) -> None:

@@ -159,3 +159,40 @@ def test_closing_bracket(text: str, inside: str | None) -> None:
 def test_closing_needs_a_bracket() -> None:
     with pytest.raises(ValueError, match="no bracket"):
         closing(b"a", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("float v(t[i]);", "initializer_list"),
+        ("const float* q(t), v(t[i][j]);", "initializer_list"),
+        ("int x(a * b);", "initializer_list"),
+        ("T v(a, b[2]);", "initializer_list"),
+        ("for (int j(k); j < n; ++j) { }", "initializer_list"),
+        ("float v(3.0f);", "argument_list"),
+        ("float g();", "parameter_list"),
+        ("float g(int);", "parameter_list"),
+        ("float g(T x);", "parameter_list"),
+        ("void g(T);", "parameter_list"),
+        ("extern float g(T);", "parameter_list"),
+        ("struct S { float g(T); };", "parameter_list"),
+    ],
+)
+def test_initialisers_in_parentheses_are_none_of_a_function(text: str, kind: str) -> None:
+    tree = parse(SourceFile("a.cu", f"void f() {{ {text} }}"))
+    assert tree.errors() == ()
+    found = {n.type for n in nodes(tree.root) if n.start_byte >= len("void f() { ")}
+    lists = {"initializer_list", "argument_list", "parameter_list"}
+    assert found & lists == {kind}
+    assert tree.text_of(tree.root) == tree.source.text
+
+
+def test_declarations_of_functions_stay_outside_of_functions() -> None:
+    tree = parse(SourceFile("a.cu", "float g(T); namespace q { float h(T); }"))
+    assert not any(n.type == "initializer_list" for n in nodes(tree.root))
+
+
+def nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    yield node
+    for child in node.named_children:
+        yield from nodes(child)

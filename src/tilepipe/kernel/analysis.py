@@ -7,6 +7,7 @@ walked at each call with their parameters bound to the arguments.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tree_sitter import Node
@@ -17,6 +18,23 @@ from tilepipe.kernel.loads import Loads
 from tilepipe.kernel.macros import expansion_body
 from tilepipe.kernel.names import NOTHING, TYPES, Bases, Place, View, has, operator_of, uncast
 from tilepipe.kernel.symbols import THREAD, Symbol, declared
+
+_QUOTED = re.compile(
+    r"\"(?:[^\"\\]|\\.)*\"|(?<!#)#\s*\w+"
+)  # a literal, or a parameter that a macro makes one of
+_REFERRING = re.compile(r"\b(atomic_ref|reference_wrapper)\b")  # classes that keep a reference
+_LEAVING = (
+    "break_statement",
+    "continue_statement",
+    "goto_statement",
+    "return_statement",
+    "labeled_statement",
+)
+# Types that have no operators of the author's.
+_PLAIN = re.compile(
+    r"(const |volatile )*(unsigned|signed|char|short|int|long|float|double|bool|size_t|u?int\d+_t|ptrdiff_t|(__)?half2?"
+    r"|(__)?nv_bfloat16\d?|u?(char|short|int|long|longlong)[1-4]?|(float|double)[1-4])( (int|long|char|short))*"
+)
 
 
 class Analyzer(Calls):
@@ -49,8 +67,15 @@ class Analyzer(Calls):
                     self.declare_alias(symbol, value)
                     continue
                 self.points[symbol] |= self._initial(symbol, value)
+                if _REFERRING.search(symbol.type):
+                    self.points[symbol] |= self._referred(value)
                 self.out.defs.add(symbol)
             self.declare(symbol)
+
+    def _referred(self, value: Node) -> Bases:
+        """The arrays that what an object is made of lies in."""
+        listed = value.named_children if value.type in ("initializer_list", "argument_list") else [value]
+        return frozenset(b for n in listed if n.type == "subscript_expression" for b in self.place(n).bases)
 
     def _initial(self, symbol: Symbol, value: Node) -> Bases:
         """The arrays an initialiser points into; a uniform carve of shared memory becomes a view."""
@@ -111,7 +136,16 @@ class Analyzer(Calls):
             return self.lambda_value(node)
         if kind == "qualified_identifier" or kind in TYPES:
             return NOTHING
+        if kind == "binary_expression" and self.operators_change:
+            self._operands(node)
         return self.children(node)
+
+    def _operands(self, node: Node) -> None:
+        """An operator of the author's may change what stands on its other side, too: `stream >> x >> y`."""
+        named = [self.lookup(self.text(n)) for n in _operands_of(node) if n.type == "identifier"]
+        found = {s for s in named if isinstance(s, Symbol) and s.kind in ("local", "param") and not s.const}
+        if any(not (s.pointer or s.is_array or _PLAIN.fullmatch(s.type)) for s in found):
+            self.out.defs |= found
 
     def _name_value(self, node: Node) -> Bases:
         name = node.text.decode() if node.text else ""
@@ -121,7 +155,7 @@ class Analyzer(Calls):
                 self.out.uses.add(THREAD)
             return self._object_macro(name, node)
         if isinstance(found, Place):
-            self.out.uses |= found.variables
+            self._used(found.variables)
             if found.memory:
                 self.out.reads += [Access(b, self.where(node)) for b in found.bases]
                 return NOTHING
@@ -131,7 +165,7 @@ class Analyzer(Calls):
             return NOTHING
         if found.kind == "shared":
             return frozenset({found})
-        self.out.uses.add(found)
+        self._used(frozenset({found}))
         if found.is_array:
             return frozenset({found})
         return frozenset(self.points[found])
@@ -144,9 +178,10 @@ class Analyzer(Calls):
             return self.expanded(macro.body, node)
 
     def expanded(self, text: str, node: Node) -> Bases:
-        body = expansion_body(text + ";")
+        body = expansion_body(_QUOTED.sub(lambda m: '""' if m.group()[0] == "#" else m.group(), text) + ";")
         if body is None:
             self.out.opaque.append((self.text(node)[:40], self.where(node)))
+            self.out.flags.add("structure")
             return NOTHING
         outer = self.site
         self.site = self.where(node)
@@ -159,6 +194,9 @@ class Analyzer(Calls):
                     for child in statement.named_children:
                         result |= self.value(child)
                 elif statement.type != "comment":
+                    self._body(statement)
+                    if any(has(statement, kind) for kind in _LEAVING):
+                        self.out.flags.add("structure")
                     self.out.opaque.append((self.source.slice(self.site)[:40], self.site))
             return result
         finally:
@@ -174,11 +212,24 @@ class Analyzer(Calls):
         if at.memory:
             self.out.reads += self.accesses(at.bases, node)
             return NOTHING
-        self.out.uses |= {v for v in at.variables if v.kind != "shared"}
+        self._used(frozenset(v for v in at.variables if v.kind != "shared"))
         return at.bases | self.pointees(at.variables)
+
+    def _used(self, variables: Bases) -> None:
+        """Variables are read; by an operator of the author's they may be changed, too."""
+        self.out.uses |= variables
+        if self.operators_change:
+            self.out.defs |= {v for v in variables if not (v.const or v.pointer or _PLAIN.fullmatch(v.type))}
 
     def _root_name(self, node: Node) -> str:
         current: Node | None = node
         while current is not None and current.type != "identifier":
             current = current.child_by_field_name("argument") or current.child_by_field_name("function")
         return current.text.decode() if current is not None and current.text else ""
+
+
+def _operands_of(node: Node) -> list[Node]:
+    """The operands of an expression of binary operators, through parentheses."""
+    if node.type not in ("binary_expression", "parenthesized_expression"):
+        return [node]
+    return [n for child in node.named_children for n in _operands_of(child)]

@@ -27,6 +27,12 @@ from tilepipe.kernel.names import (
 from tilepipe.kernel.places import Places
 from tilepipe.kernel.symbols import THREAD, Symbol, declared
 
+# Where functions of known names are those that are known.
+_LIBRARIES = re.compile(r"(::\s*)?(std|cuda|nvcuda|cooperative_groups|cg|wmma|thrust|nv)\s*::|std\b")
+# Library functions that take what they change by reference.
+_TAKING = re.compile(r"(iter_)?swap|exchange|atomic_ref|ref|tie")
+_COUNTED = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.sync(?:\.aligned)?\s+[^,;]+,")
+_WRITING = re.compile(r"\b(?:st|stmatrix|red|atom|cp|multimem)\.")
 _DEPTH = 8  # calls inlined within calls before a callee counts as opaque
 
 
@@ -130,7 +136,8 @@ class Calls(Places):
                 with self.entered(replace(function, foreign=True), node), self.scope():
                     result |= self._body(function.body)
             return result
-        if name in known.BARRIERS or name == "sync":
+        group = self._group(node) if name == "sync" else ""
+        if name in known.BARRIERS or group == "barrier":
             self.out.flags |= {"barrier", *self._wider_group(node)}
             return self._walk(arguments)
         if known.is_async(name):
@@ -140,22 +147,53 @@ class Calls(Places):
             return NOTHING
         if name in known.MATRIX:
             return self._matrix(name, arguments, node)
-        if known.is_warp(name):
+        if known.is_warp(name) or group == "warp":
             self.out.flags.add("warp")
             self.out.uses.add(THREAD)
             return self._walk(arguments)
-        if name in known.CASTS or known.is_pure(name):
+        if self._converts(node) or (self._known_here(node) and (name in known.CASTS or known.is_pure(name))):
             return self._walk(arguments)
         return self._unknown(name, arguments, node)
 
+    def _converts(self, node: Node) -> bool:
+        """Whether what looks like a call is a conversion, `(T)(x)`."""
+        function = node.child_by_field_name("function")
+        inner = function.named_children if function is not None else []
+        if function is None or function.type != "parenthesized_expression" or len(inner) != 1:
+            return False
+        name = self.text(inner[0])
+        return inner[0].type == "identifier" and self.lookup(name) is None and name not in self.functions
+
+    def _known_here(self, node: Node) -> bool:
+        """Whether a call by a known function's name is one of it: no method, and no function of a class."""
+        function = node.child_by_field_name("function")
+        if function is None or function.type != "qualified_identifier":
+            return function is not None and function.type != "field_expression"
+        return (
+            function.child_by_field_name("scope") is None or _LIBRARIES.match(self.text(function)) is not None
+        )
+
+    def _group(self, node: Node) -> str:
+        """What `sync` synchronises: "barrier" for a block or more, "warp" for less, "" for what is none of CUDA's."""
+        words = self._words(node)
+        if re.search(
+            r"tiled_partition|thread_block_tile|coalesced|labeled_partition|binary_partition", words
+        ):
+            return "warp"
+        return "barrier" if re.search(r"this_thread_block|thread_block|grid|cluster", words) else ""
+
     def _wider_group(self, node: Node) -> set[str]:
         """A group that other blocks belong to: memory that they write may change at its barrier."""
+        return {"structure"} if re.search(r"grid|cluster", self._words(node)) else set()
+
+    def _words(self, node: Node) -> str:
+        """The text of a call, and what declares the names in it."""
         words = self.text(node)
         for name in re.findall(r"[A-Za-z_]\w*", words):
             found = self.lookup(name)
             if isinstance(found, Symbol) and found.kind != "shared":
                 words += f" {found.type} {self.source.slice(found.decl)}"
-        return {"structure"} if re.search(r"grid|cluster", words) else set()
+        return words
 
     def lambda_value(self, node: Node) -> Bases:
         """A lambda expression handed on: whoever gets it may call it, so that its effects may happen here."""
@@ -199,15 +237,25 @@ class Calls(Places):
             self.out.writes += outside
             variables = {b for b in bases if b.kind == "local"}
             if argument.type in ("identifier", "subscript_expression", "field_expression"):
-                variables |= {v for v in self.place(argument).variables if not v.const}
+                at = self.place(argument)
+                variables |= {v for v in at.variables if not v.const}
+                if at.memory and _TAKING.fullmatch(name):
+                    given = self.accesses(at.bases, node)
+                    self.out.writes += given
+                    touched = True
             self.out.defs |= variables
             touched = touched or bool(outside or variables)
         function = node.child_by_field_name("function")
-        if function is not None and function.type == "field_expression":
+        if function is not None and function.type in ("field_expression", "identifier"):
+            # A method may change its object, and an object that is called is one too.
             at = self.place(function.child_by_field_name("argument") or function)
             self.out.uses |= at.variables
             self.out.defs |= at.variables
-            touched = True
+            touched = touched or bool(at.variables) or function.type == "field_expression"
+            held = frozenset(b for v in at.variables for b in self.points[v] if b.kind != "local")
+            if held and function.type == "field_expression":  # what the object points to
+                self.out.reads += self.accesses(held, node)
+                self.out.writes += self.accesses(held, node)
         if touched or name.startswith("atomic"):
             self.out.opaque.append((name, self.where(node)))
         return result
@@ -238,7 +286,8 @@ class Calls(Places):
         if "cp.async" in code or "mbarrier" in code:
             self.out.flags.add("async")
         if "bar.sync" in code or "barrier.sync" in code:
-            self.out.flags.add("barrier")
+            # With a number of threads it need not be a barrier of the block.
+            self.out.flags |= {"barrier", *(("structure",) if _COUNTED.search(code) else ())}
         self.out.flags.add("asm")
         for child in node.named_children:
             if child.type == "gnu_asm_output_operand_list":
@@ -247,7 +296,8 @@ class Calls(Places):
                 bases = self.children(child)
                 accesses = [Access(b, self.where(node)) for b in bases if b.kind != "local"]
                 self.out.reads += accesses
-                if not ("ldmatrix" in code or "ld.shared" in code or "ld.global" in code):
+                reads_only = "ldmatrix" in code or "ld.shared" in code or "ld.global" in code
+                if not reads_only or _WRITING.search(code):
                     self.out.writes += accesses
         return NOTHING
 

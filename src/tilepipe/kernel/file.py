@@ -13,6 +13,7 @@ from tilepipe.kernel.analysis import Analyzer
 from tilepipe.kernel.binding import function_name, introduced, opened_by, signature
 from tilepipe.kernel.macros import Macro, file_macros
 from tilepipe.kernel.names import Function
+from tilepipe.kernel.operators import may_change
 from tilepipe.kernel.statements import Builder, Statement
 from tilepipe.kernel.symbols import Symbol, declarators, declared
 from tilepipe.source import SourceFile, Span
@@ -135,6 +136,10 @@ class CudaFile:
                     del self.functions[name]
 
     @cached_property
+    def _operators_change(self) -> bool:
+        return may_change(self.roots)
+
+    @cached_property
     def _variables(self) -> tuple[tuple[Symbol, Node | None], ...]:
         return tuple(_file_arrays(self.tree.root, self.source))
 
@@ -148,6 +153,7 @@ class CudaFile:
         if function is None:
             raise ValueError(f"{kernel.name} is not a function")
         analyzer.caller, analyzer.opened = kernel.scope, self.opened
+        analyzer.operators_change = self._operators_change
         body, parameters = self._settled(analyzer, function)
         while whole := analyzer.overlapping() | _only_read(analyzer, body):
             analyzer.forget_views(whole)

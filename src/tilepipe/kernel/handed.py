@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
+
 from tree_sitter import Node
 
 from tilepipe.kernel import known
-from tilepipe.kernel.names import callee, operator_of
+from tilepipe.kernel.names import callee, has, operator_of
 
-# What may be a place itself where its operand is one.
+# What may be a place itself where its operand is one; what binds a list binds what is in it.
 _PASSING = ("conditional_expression", "comma_expression", "assignment_expression", "update_expression",
-            "parenthesized_expression")  # fmt: skip
+            "parenthesized_expression", "initializer_list")  # fmt: skip
+_CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 
 
 def hands_out(node: Node) -> bool:
@@ -20,6 +24,36 @@ def hands_out(node: Node) -> bool:
     taken = outer.type == "pointer_expression" and operator_of(outer) == "&"
     given = outer is not node and outer.type == "argument_list" and not _to_pure(outer)
     return taken or given or _binds_reference(outer) or _returns_reference(outer)
+
+
+@lru_cache(maxsize=64)  # every tile asks
+def points_at_arguments(root: Node) -> bool:
+    """Whether a method, a constructor or an operator of a file takes the address of what it is given by reference: the
+    place of an element would then be handed out where it looks like a value."""
+    stack = [(root, False)]
+    while stack:
+        node, member = stack.pop()
+        member = member or node.type in _CLASSES
+        if node.type == "function_definition" and (member or has(node, "operator_name")):
+            given = {_name(d) for d in _below(node) if d.type == "reference_declarator"}
+            taken = (n for n in _below(node) if n.type == "pointer_expression" and operator_of(n) == "&")
+            if any(_name(n) in given for n in taken):
+                return True
+        stack.extend((c, member) for c in node.named_children)
+    return False
+
+
+def _below(node: Node) -> Iterator[Node]:
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(current.named_children)
+
+
+def _name(node: Node) -> bytes:
+    """The first name in a node."""
+    return next((n.text or b"" for n in _below(node) if n.type == "identifier"), b"")
 
 
 def _to_pure(arguments: Node) -> bool:

@@ -17,7 +17,8 @@ _VALUE = re.compile(r"[\w\s.+\-*/%<>]*")
 _ACTS = re.compile(r"\+\+|--|restrict|volatile")
 _CONTAINERS = ("translation_unit", "declaration_list", "namespace_definition", "linkage_specification")
 # A name alone in parentheses, where these change nothing: `(a) && (b)` would be read as a conversion to a type `a`.
-_GROUPED = re.compile(r"(?<![\w)>\]])\(\s*(\w+)\s*\)(?=\s*(?:[-+*&]|$))")
+_GROUPED = re.compile(r"(?<![\w)>\]])(?<!\bwhile )\(\s*(\w+)\s*\)(?=\s*(?:[-+*&]|$))")
+_GLUE = re.compile(r"\s*##\s*")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -114,11 +115,20 @@ def all_macros(root: Node) -> list[Macro]:
 
 
 def expand(macro: Macro, arguments: Sequence[str]) -> str:
-    """The macro's body with its parameters replaced by `arguments`, one level deep."""
+    """The macro's body with its parameters replaced by `arguments`, and what it glues glued, one level deep."""
     if macro.parameters is None:
         return macro.body
-    values = dict(zip(macro.parameters, arguments, strict=False))
-    return _GROUPED.sub(r"\1", _WORD.sub(lambda m: values.get(m.group(), m.group()), macro.body))
+    values = _values(macro, arguments)
+    body = re.sub(r"\bwhile\s*\(", "while (", macro.body)
+    text = _WORD.sub(lambda m: values.get(m.group(), m.group()), body)
+    return _GROUPED.sub(r"\1", _GLUE.sub("", text))
+
+
+def _values(macro: Macro, arguments: Sequence[str]) -> dict[str, str]:
+    """What stands for each parameter; `__VA_ARGS__` for those beyond."""
+    named = macro.parameters or ()
+    values = dict(zip(named, arguments, strict=False))
+    return {"__VA_ARGS__": ", ".join(arguments[len(named) :]), **values}
 
 
 def operand(text: str, macros: Mapping[str, Macro]) -> str:
@@ -155,8 +165,7 @@ def written(text: str, macros: Mapping[str, Macro], hidden: frozenset[str] = fro
         if macro is None or macro.name in hidden or "#" in macro.body or arguments is None:
             out.append(text[piece.start() : at])
             continue
-        given = (written(a, macros, hidden) for a in arguments)
-        values = dict(zip(macro.parameters or (), given, strict=False))
+        values = _values(macro, [written(a, macros, hidden) for a in arguments])
         body = _WORD.sub(lambda m, to=values: to.get(m.group(), m.group()), macro.body)  # type: ignore[misc]
         out.append(written(body, macros, hidden | {macro.name}))
     return "".join([*out, text[at:]])

@@ -24,6 +24,7 @@ from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
 from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.meetings import Meeting
+from tilepipe.kernel.misread import read_as_written
 from tilepipe.kernel.open_macros import open_macros
 from tilepipe.kernel.poolnames import hidden_names
 from tilepipe.kernel.prepared import own_registers, written_out
@@ -151,11 +152,12 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     taken = taken_coordinate(file, kernel)
     if taken is not None:
         return taken
-    opened = open_macros(file, kernel)
-    if isinstance(opened, Refusal):
-        return opened
-    if opened:
-        return _again(file, kernel, opened, no_alias)
+    for shaped in (read_as_written, open_macros):
+        edits = shaped(file, kernel)
+        if isinstance(edits, Refusal):
+            return edits
+        if edits:
+            return _again(file, kernel, edits, no_alias)
     analysed = file.analyse(kernel)
     tile = the_loop(file, analysed)
     if isinstance(tile, Refusal):

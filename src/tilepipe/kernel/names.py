@@ -96,6 +96,7 @@ class Names:
         self.opened: frozenset[str] = (
             frozenset()
         )  # names of namespaces and of their members that a `using` names
+        self.operators_change = False  # whether operators of the author's may change their operands
         self.position = 0  # of the statement that is walked, in the kernel's own text
 
     @contextmanager

@@ -36,7 +36,7 @@ def open_macros(file: CudaFile, kernel: KernelText) -> tuple[Edit, ...] | Refusa
     TP020 where such a text is not known for sure."""
     edits = []
     known = certain(file.tree.root)
-    for use in (use for root in _texts(file, kernel) for use in _misread(file, root)):
+    for use in (use for root in texts(file, kernel) for use in _misread(file, root)):
         named = set(_WORD.findall(_text(use)))
         bodies = {n for name in named & file.macros.keys() for n in _WORD.findall(file.macros[name].body)}
         for name in sorted((named | bodies) & file.macros.keys()):
@@ -53,7 +53,7 @@ def open_macros(file: CudaFile, kernel: KernelText) -> tuple[Edit, ...] | Refusa
     return tuple(edits)
 
 
-def _texts(file: CudaFile, kernel: KernelText) -> list[Node]:
+def texts(file: CudaFile, kernel: KernelText) -> list[Node]:
     """The kernel, and the functions of the file whose names are mentioned on the way from it."""
     top = file.tree.root.named_descendant_for_byte_range(kernel.span.start, kernel.span.end)
     found = [top] if top is not None else []

@@ -32,6 +32,7 @@ from tilepipe.kernel.accesses import Accesses
 from tilepipe.kernel.binding import names_within
 from tilepipe.kernel.bounds import Ranges
 from tilepipe.kernel.flat import Rows, row_length
+from tilepipe.kernel.handed import points_at_arguments
 from tilepipe.kernel.intervals import Range
 from tilepipe.kernel.macros import addend, operand
 from tilepipe.kernel.meaning import meanings
@@ -197,6 +198,8 @@ class _Padder:
         macros = self.model.file.macros.values()
         if any(re.search(rf"\b{array.name}\b", body) for m in macros for body in (m.body, *m.others)):
             raise KeepsLayoutError("a macro names it")
+        if any(points_at_arguments(root) for root in self.model.file.roots):
+            raise KeepsLayoutError("a class or operator of the file points at what it is given")
 
     def _shape(self, array: Symbol) -> tuple[int, int, int]:
         """Rows, bytes of a row, bytes of an element."""

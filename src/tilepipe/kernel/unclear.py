@@ -22,13 +22,13 @@ _OWN_COORDINATE = re.compile(rb"\b(?:blockDim|blockIdx|gridDim|threadIdx|warpSiz
 
 def unclear_macro(file: CudaFile, kernel: KernelText) -> Refusal | None:
     """TP020: a macro that kernel, functions that it may call, or macros in either use has one meaning in the file."""
-    node = _node(file, kernel)
+    node = node_of(file, kernel)
     own = names_within(node, file.macros)
     # A value that names a variable of the kernel is more than a value.
     several = {n: m for n, m in file.macros.items() if m.others}
     naming = {n for n, m in several.items() if own & set(_WORD.findall(" ".join((m.body, *m.others))))}
     unclear = ambiguous(file.tree.root) | naming
-    used = sorted(unclear & _reached(file, node)) if unclear else []
+    used = sorted(unclear & reached(file, node)) if unclear else []
     if not used:
         return None
     return refusal(
@@ -45,9 +45,9 @@ def taken_coordinate(file: CudaFile, kernel: KernelText) -> Refusal | None:
     declares itself, which proofs take for CUDA's. What host functions call so is theirs."""
     if not _OWN_COORDINATE.search(file.source.data):
         return None
-    node = _node(file, kernel)
-    reached = _reached(file, node)
-    within = [node, *(f.node for name in reached for f in _functions(file, name))]
+    node = node_of(file, kernel)
+    words = reached(file, node)
+    within = [node, *(f.node for name in words for f in functions_of(file, name))]
     names = {name for root in within for name, _ in introductions(root, file.macros)}
     names |= _of_the_file(file) | file.macros.keys()
     name = next((n for n in sorted(_COORDINATES) if n in names), None)
@@ -69,28 +69,30 @@ def _of_the_file(file: CudaFile) -> frozenset[str]:
     return frozenset(name for child in declaring for name, _ in introduced(child, file.macros))
 
 
-def _node(file: CudaFile, kernel: KernelText) -> Node:
+def node_of(file: CudaFile, kernel: KernelText) -> Node:
+    """The definition of a kernel."""
     found = file.tree.root.named_descendant_for_byte_range(kernel.span.start, kernel.span.end)
     return found if found is not None else file.tree.root
 
 
-def _functions(file: CudaFile, name: str) -> tuple[Function, ...]:
+def functions_of(file: CudaFile, name: str) -> tuple[Function, ...]:
+    """The functions of the file and its headers that have a name."""
     found = file.functions.get(name)
     return (found, *found.overloads) if found is not None else ()
 
 
-def _reached(file: CudaFile, kernel: Node) -> frozenset[str]:
+def reached(file: CudaFile, kernel: Node) -> frozenset[str]:
     """The words of the kernel's text, and of the functions and macros of the file that any of them names in turn."""
-    reached: set[str] = set()
+    words: set[str] = set()
     ahead = set(_WORD.findall((kernel.text or b"").decode()))
     while ahead:
         word = ahead.pop()
-        reached.add(word)
-        texts = [(f.node.text or b"").decode() for f in _functions(file, word)]
+        words.add(word)
+        texts = [(f.node.text or b"").decode() for f in functions_of(file, word)]
         macro = file.macros.get(word)
         texts += [macro.body, *macro.others] if macro is not None else []
-        ahead |= {w for text in texts for w in _WORD.findall(text)} - reached
-    return frozenset(reached)
+        ahead |= {w for text in texts for w in _WORD.findall(text)} - words
+    return frozenset(words)
 
 
 def _at_file_scope(root: Node) -> Iterator[Node]:

@@ -101,7 +101,7 @@ class Walks:
             return self._address(parent, replace(walk, unit=size))
         if kind == "field_expression" and operator_of(parent) == ".":
             outer = parent.parent
-            if outer is not None and outer.type in _VALUES:
+            if outer is not None and outer.type in _VALUES and not hands_out(outer):
                 return access
         if kind == "cast_expression" and "&" not in self._cast_type(parent):
             return access

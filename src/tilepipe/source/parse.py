@@ -3,7 +3,7 @@
 The grammar stumbles over attribute-like tokens (`#pragma` between a header and its body, `__align__(16)`,
 `__launch_bounds__(256)`, `__restrict__`, …). They are blanked by as many spaces before parsing, so that every
 offset of the tree is valid in the text as written. `__global__`, `__device__`, `__shared__` and their like,
-which the grammar knows, stay.
+which the grammar knows, stay. Initialisers that read like parameters are shown to it in braces (`initialisers.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import lru_cache
 import tree_sitter
 import tree_sitter_cuda
 
+from tilepipe.source.initialisers import with_braces
 from tilepipe.source.lexical import Lexeme, blank, closing, lexemes
 from tilepipe.source.text import SourceFile, Span
 
@@ -66,7 +67,10 @@ def parse(source: SourceFile) -> Tree:
 @lru_cache(maxsize=16)
 def parse_tree(text: str) -> tree_sitter.Tree:
     """The tree of the blanked UTF-8 text; offsets are bytes of `text.encode()`."""
-    return tree_sitter.Parser(_language()).parse(mask(text.encode()))
+    data = mask(text.encode())
+    tree = tree_sitter.Parser(_language()).parse(data)
+    changed = with_braces(data, tree.root_node)
+    return tree if changed == data else tree_sitter.Parser(_language()).parse(changed)
 
 
 def span(node: tree_sitter.Node) -> Span:
