@@ -23,8 +23,9 @@ from tilepipe.kernel.begins import start_of
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block, Counter, counters_of, grid_of
 from tilepipe.kernel.flow import is_divergent
+from tilepipe.kernel.grid import Grid
 from tilepipe.kernel.macros import Macro, expand
-from tilepipe.kernel.mapforms import Forms, Grid
+from tilepipe.kernel.mapforms import Forms
 from tilepipe.kernel.model import Answers, Buffer, KernelModel
 from tilepipe.kernel.names import arguments_of, callee
 from tilepipe.kernel.resolve import NotProvedError

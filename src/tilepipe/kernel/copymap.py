@@ -14,7 +14,8 @@ import numpy as np
 from tilepipe.kernel.affine import Vector
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.flow import is_divergent
-from tilepipe.kernel.mapforms import Forms, Grid
+from tilepipe.kernel.grid import Grid
+from tilepipe.kernel.mapforms import Forms
 from tilepipe.kernel.resolve import NotProvedError
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.statements import Statement

@@ -14,6 +14,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.affine import ONE, Form, Vector, exact, number, symbol
 from tilepipe.kernel.flow import Item
+from tilepipe.kernel.grid import Grid
 from tilepipe.kernel.integers import INTEGERS, Types, cast_to
 from tilepipe.kernel.macros import Macro, expand
 from tilepipe.kernel.meaning import meanings
@@ -28,30 +29,6 @@ _THREAD = {"threadIdx.x": 0, "threadIdx.y": 1, "threadIdx.z": 2}
 _BLOCK = {"blockDim.x": 0, "blockDim.y": 1, "blockDim.z": 2}
 Made = TypeVar("Made")
 _CASES = 16  # combinations of what several min, max and ?: may choose
-
-
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """The elements of a copy, numbered 0 … count − 1, with the thread and the iterations that move each.
-
-    `block` are the threads of a block; `threads` the coordinate x, y and z of every element; `turns` the number of
-    the iteration of each copy loop, by the loop's counter; `width` the elements of a group.
-    """
-
-    block: tuple[int, int, int]
-    count: int
-    threads: tuple[Vector, Vector, Vector]
-    turns: Mapping[Symbol, Vector]
-    width: int = 1
-
-    def same(self, vector: Vector) -> bool:
-        """Whether a coefficient is the same for all elements of each group."""
-        table = np.broadcast_to(vector, (self.count,)).reshape(-1, self.width)
-        return bool(np.all(table == table[:, :1]))
-
-    def uniform(self, form: Form) -> bool:
-        """Whether a form has one value for each group."""
-        return all(self.same(v) for v in form.terms.values())
 
 
 @dataclass

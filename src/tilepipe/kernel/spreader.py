@@ -6,25 +6,25 @@ What is proved, and of what, is in `spread.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd
 
 import numpy as np
 import numpy.typing as npt
-from tree_sitter import Node
 
 from tilepipe.kernel.acting import acting_class
-from tilepipe.kernel.affine import ONE, Form, Monomial
+from tilepipe.kernel.affine import ONE, Form
 from tilepipe.kernel.begins import asked_of_start
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Axis, Block, Counter, asked, counters_of, grid_of, nest_of, ordered
 from tilepipe.kernel.edges import Edge, edge
+from tilepipe.kernel.grid import Grid
 from tilepipe.kernel.integers import Types
-from tilepipe.kernel.mapforms import Forms, Grid
+from tilepipe.kernel.mapforms import Forms
 from tilepipe.kernel.model import Answers, KernelModel
+from tilepipe.kernel.multiples import Multiples
 from tilepipe.kernel.pointers import Place, Pointers
 from tilepipe.kernel.redeclared import Redeclared, Redeclares
-from tilepipe.kernel.resolve import DEPTH, NotProvedError, Resolver
-from tilepipe.kernel.rising import positive, rising
+from tilepipe.kernel.resolve import NotProvedError, Resolver
+from tilepipe.kernel.rising import rising
 from tilepipe.kernel.scopes import Scope, Scopes, Value
 from tilepipe.kernel.sizes import SIZES
 from tilepipe.kernel.statements import Statement
@@ -67,9 +67,9 @@ class Spreader:
         self.copy = copy
         self.block = block
         self.names = Resolver(model, answers)
-        self.needs: dict[str, None] = {}  # ordered set of run-time conditions
         self.at = copy.use.item.statement.span.start
         self.item = scopes.item(copy.use.item.statement)
+        self.multiples = Multiples(model, self.names, self.item)
         self.scope = scopes.scope(self.item, copy.uses)
         self.buffer = next(b for b in model.buffers if b.piece == copy.use.buffer)
         self.nest = nest_of(copy, scopes)
@@ -160,7 +160,7 @@ class Spreader:
         return Pointers(forms, self.buffer, sizes, rows)
 
     def _attempt(self, size: int, bytes_: int) -> Spread:
-        self.needs = {}
+        self.multiples.needs = {}
         width = bytes_ // size
         counters, axes = counters_of(self.nest, self.scopes, self._forms, self.block, self.scope)
         steps = {c.symbol: (c.start, c.step) for c in counters}
@@ -180,14 +180,14 @@ class Spreader:
             raise NotProvedError("a loop ends within a group")
         addresses = self._shared(pointers, live, size, bytes_)
         root = self._global(pointers, live, size, bytes_)
-        self.needs[f"tp_aligned({root}, {bytes_})"] = None
+        self.multiples.needs[f"tp_aligned({root}, {bytes_})"] = None
         edges, ends = self._guard(pointers.forms, width)
         for condition, _ in (*masks, *self.whens):
             for sign, left, right in pointers.forms.comparisons(condition):
                 self._one_answer(pointers.forms, sign, left, right, width)
         redeclared = self._redeclared(pointers, counters, masks)
         return Spread(
-            self.copy, bytes_, width, (asked(self.block), *self.needs), ends,
+            self.copy, bytes_, width, (asked(self.block), *self.multiples.needs), ends,
             self.nest.top, self.block, grid.count, tuple(axes), redeclared,
             tuple(text for _, text in (*masks, *self.whens)), addresses, edges,
         )  # fmt: skip
@@ -248,7 +248,7 @@ class Spreader:
             raise NotProvedError("two elements go to one place of the tile")
         root = places[0].root
         if root and (start := asked_of_start(self.model, self.buffer, root, bytes_)):
-            self.needs[start] = None
+            self.multiples.needs[start] = None
         return frozenset(int(a) for a in found)
 
     def _global(self, pointers: Pointers, live: Mask, size: int, bytes_: int) -> str:
@@ -260,9 +260,9 @@ class Spreader:
             self._consecutive(place.distance, live, size, bytes_, "global")
             self._aligned(place, live, pointers.forms, bytes_, "the global address")
         for pointer, unit in pointers.walked.items():
-            for step in self._steps(pointer, pointers.forms):
+            for step in self.multiples.steps(pointer, pointers.forms):
                 for monomial, vector in step.terms.items():
-                    self._multiple(
+                    self.multiples.multiple(
                         monomial, unit * int(vector[0]), bytes_, pointers.forms, "the pointer's step"
                     )
         return places[0].root
@@ -285,57 +285,7 @@ class Spreader:
             m: np.broadcast_to(v, live.shape)[::width][live[::width]] for m, v in place.distance.terms.items()
         }
         for monomial, vector in starts.items():
-            self._multiple(monomial, int(np.gcd.reduce(np.append(vector, 0))), bytes_, forms, what)
-
-    def _multiple(self, monomial: Monomial, factor: int, width: int, forms: Forms, what: str) -> None:
-        """`factor` times the monomial is a multiple of `width`: by itself, or because one of its symbols is one."""
-        missing = width // gcd(width, factor)
-        if missing == 1:
-            return
-        for name in monomial:
-            state = forms.states.get(name)
-            carried = state is not None and state in self.model.split.carried and state.key[1] == ()
-            if state is not None and carried and self._state_multiple(state, missing, forms):
-                return
-        for name in monomial:
-            written = forms.asked.get(name)
-            fixed = any(p.name == name and forms.fixed(p) for p in self.model.analysed.parameters)
-            if fixed or written is not None:
-                self.needs[f"{written or name} % {missing} == 0"] = None
-                return
-        raise NotProvedError(f"{what} is not known to be a multiple of {width} bytes")
-
-    def _steps(self, state: Symbol, forms: Forms) -> list[Form]:
-        """What is added to a variable per tile, the same for all threads."""
-        found = []
-        for node, uses in self.names.added(state) or self._give_up(
-            f"the steps of `{state.name}` are not understood"
-        ):
-            value = Value(node, Scope(uses, ()), self.item)
-            for form in forms.cases(lambda value=value: forms.form(value)):  # type: ignore[misc]
-                if any(np.any(v != v.flat[0]) for v in form.terms.values()):
-                    raise NotProvedError(f"`{state.name}` moves on differently in each thread")
-                found.append(form)
-        return found
-
-    def _give_up(self, why: str) -> list[tuple[Node, frozenset[Symbol]]]:
-        raise NotProvedError(why)
-
-    def _state_multiple(self, state: Symbol, width: int, forms: Forms) -> bool:
-        """Whether a loop variable is a multiple of `width` in every iteration: its start and all its steps are."""
-        start = self.names.start(state)
-        if start is None:
-            return False
-        value = Value(start[0], Scope(start[1], ()), self.item)
-        try:
-            starts = forms.cases(lambda: forms.form(value))
-            for form in (*starts, *self._steps(state, forms)):
-                for monomial, vector in form.terms.items():
-                    factor = int(np.gcd.reduce(np.append(vector, 0)))
-                    self._multiple(monomial, factor, width, forms, "a step")
-        except NotProvedError:
-            return False
-        return True
+            self.multiples.multiple(monomial, int(np.gcd.reduce(np.append(vector, 0))), bytes_, forms, what)
 
     def _one_answer(self, forms: Forms, sign: str, left: Value, right: Value, width: int) -> None:
         """A comparison has one answer for each group: it does not see the position within, or both sides are multiples
@@ -343,7 +293,7 @@ class Spreader:
         for form in rising(forms, left, right):
             for monomial, table in form.of_groups(width, forms.grid.count).items():
                 factor = int(np.gcd.reduce(np.append(table[:, 0], 0)))
-                self._multiple(monomial, factor, width, forms, "the guard's edge")
+                self.multiples.multiple(monomial, factor, width, forms, "the guard's edge")
         for low in forms.cases(lambda: forms.form(left)):
             for high in forms.cases(lambda: forms.form(right)):
                 # a < b and a >= b ask whether a - b is negative; a > b and a <= b whether b - a is.
@@ -358,22 +308,7 @@ class Spreader:
                     raise NotProvedError("the guard may change within a group")
                 for monomial, table in tables.items():
                     factor = int(np.gcd.reduce(np.append(table[:, 0], 0)))
-                    self._multiple(monomial, factor, width, forms, "the guard's edge")
-
-    def _natural(self, form: Form, forms: Forms, depth: int = 0) -> None:
-        """A form is zero or above, if what is asked for is."""
-        for name in positive(form):
-            state = forms.states.get(name)
-            if state is None:
-                self.needs[f"{forms.asked.get(name, name)} >= 0"] = None
-                continue
-            start = self.names.start(state) if state in self.model.split.carried else None
-            if start is None or depth > DEPTH:
-                raise NotProvedError(f"`{state.name}` may be below zero")
-            value = Value(start[0], Scope(start[1], ()), self.item)
-            starts = forms.cases(lambda value=value: forms.form(value))  # type: ignore[misc]
-            for part in (*starts, *self._steps(state, forms)):
-                self._natural(part, forms, depth + 1)
+                    self.multiples.multiple(monomial, factor, width, forms, "the guard's edge")
 
     def _guard(self, forms: Forms, width: int) -> tuple[tuple[Edge, ...], int | None]:
         """The comparisons of the guard that may fail within a group, all others proved to have one answer, and what one
@@ -389,7 +324,7 @@ class Spreader:
                 self._one_answer(forms, sign, left, right, width)
             except NotProvedError:
                 for form in moving:
-                    self._natural(form, forms)
+                    self.multiples.natural(form, forms)
                 if self.copy.fill is not None or (left.node, right.node) not in together:
                     raise
                 edges.append(edge(forms, sign, left, right))
