@@ -48,7 +48,8 @@ def print_report(report: RunReport, stdout_is_taken: bool) -> None:
 
 def progress(message: str) -> None:
     """Say on stderr what begins."""
-    print(f"tilepipe: {message}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"tilepipe: {message}\n")  # whole lines: several threads tell
+    sys.stderr.flush()
 
 
 def json_text(value: Any) -> str:
