@@ -132,9 +132,12 @@ def launch_line(report: RunReport) -> str:
     """What the launch has to do, empty where nothing."""
     if report.launch is None or not report.launch.needs_opt_in:
         return ""
-    most = max(report.launch.dynamic_shared_bytes.values(), default=0)
-    attribute = f"set cudaFuncAttributeMaxDynamicSharedMemorySize to {most}"
-    return f"launch: {attribute} and pass it as the third launch argument"
+    most = max(report.launch.dynamic_shared_bytes.values(), default=0)  # 0: no problem file says what it was
+    if edited := report.launch.edited_launches:
+        up_to = f": up to {most} bytes of dynamic shared memory" if most else ""
+        return f"launch: line{'s' if len(edited) > 1 else ''} {', '.join(map(str, edited))} edited{up_to}"
+    attribute = "set cudaFuncAttributeMaxDynamicSharedMemorySize to "
+    return f"launch: {attribute}{most or 'what it needs'} and pass it as the third launch argument"
 
 
 # -- candidates ------------------------------------------------------------------------------------------------------
