@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
+from tilepipe.diagnostics import Diagnostic, Place, Refusal, Severity, error
 from tilepipe.emulator.profile import Profile
 from tilepipe.evidence.compare import errors_against
 from tilepipe.evidence.sampling import estimated_flops, sample_blocks, with_measured_work
@@ -226,14 +226,20 @@ def _findings_told(source: SourceFile, runs: Mapping[str, SizeRun]) -> list[Diag
 
 
 def _told(source: SourceFile, finding: Finding, sizes: list[str]) -> Diagnostic:
+    where = f"size {sizes[0]}" + (f" and {len(sizes) - 1} more" if len(sizes) > 1 else "")
+    block = "" if finding.block == (0, 0, 0) else f", block {finding.block}"
+    told = finding_told(source, finding, "TP305", "error")
+    return replace(told, message=f"{told.message} ({where}{block})")
+
+
+def finding_told(source: SourceFile, finding: Finding, code: str, severity: Severity) -> Diagnostic:
+    """What the emulator found, at its line of `source`."""
     place = _place(source, finding.lines[0]) if finding.lines else None
     label = finding.kind + "".join(finding.called[:1])
     if len(finding.lines) > 1:
         label += f"; {_OTHER.get(finding.kind, 'the other access')} is on line {finding.lines[1]}"
         label += finding.called[1]
-    where = f"size {sizes[0]}" + (f" and {len(sizes) - 1} more" if len(sizes) > 1 else "")
-    block = "" if finding.block == (0, 0, 0) else f", block {finding.block}"
-    return Diagnostic("TP305", "error", f"{finding.message} ({where}{block})", place, label)
+    return Diagnostic(code, severity, finding.message, place, label)
 
 
 def _place(source: SourceFile, line: int) -> Place | None:

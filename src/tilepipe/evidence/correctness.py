@@ -28,7 +28,7 @@ from tilepipe.launch.types import Device, Finding, LaunchOptions, Loaded, RunRes
 from tilepipe.problem import Case, KernelProblem, Parameter, Sizes, evaluate_reference, fresh_copy, make_case
 
 # Refusals that are the kernel's own doing: rejected launch, too much shared memory, fault, no end.
-_KERNEL_FAULTS = {"TP351", "TP352", "TP353", "TP356"}
+_KERNEL_FAULTS = {"TP302", "TP351", "TP352", "TP353", "TP356"}
 _MAX_FINDINGS = 2  # of the original's, in a message
 _UNDEFINED = "the original has races or faults of its own: there is no defined result to preserve"
 
