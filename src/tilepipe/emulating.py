@@ -9,6 +9,7 @@ from tilepipe.diagnostics import Diagnostic, Place, Refusal, Severity, error
 from tilepipe.emulator.profile import Profile
 from tilepipe.evidence.compare import errors_against
 from tilepipe.evidence.sampling import estimated_flops, sample_blocks, with_measured_work
+from tilepipe.hostlaunch import shared_memory_told
 from tilepipe.job import Job
 from tilepipe.launch import CpuDevice, Finding, LaunchOptions, RunResult
 from tilepipe.launch.cpu import CpuKernel
@@ -107,7 +108,8 @@ def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Ref
         notes.update(dict.fromkeys(done[1]))
     line = job.file.source.line_of(job.kernel.span.start)
     copies = ("late", "early") if kernel.program.has("cp") else ("late",)
-    told = (*job.zeros, *_findings_told(job.file.source, runs), *_misses_told(runs))
+    lacking = shared_memory_told(job, [f for r in runs.values() for f in r.findings], "TP305")
+    told = (*job.zeros, *_findings_told(job.file.source, runs), *lacking, *_misses_told(runs))
     return Emulation(job.kernel.name, job.path, line, copies, runs, tuple(notes), told)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tilepipe.builds import Built
 from tilepipe.diagnostics import Diagnostic, Refusal, error
 from tilepipe.emulating import finding_told
+from tilepipe.hostlaunch import wanted_shared
 from tilepipe.job import Job
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.poolnames import has_dynamic_shared
@@ -141,5 +142,5 @@ def _shared_memory(job: Job, other: Job, done: Verified) -> str:
         wanted = f", but line {line} of {other.path} asks for `{text}`: "
     return (
         f"it was launched with the dynamic shared memory of the original (`shared` in {job.problem_path}){wanted}"
-        f"copy {job.problem_path}, write that `shared` into the copy, and give it as --changed-problem"
+        f"copy {job.problem_path}, write {wanted_shared(other)} into the copy, and give it as --changed-problem"
     )

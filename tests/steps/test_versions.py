@@ -163,6 +163,7 @@ def test_too_little_shared_memory_names_the_option(host: str, words: str, versio
     found, exits = told(versions(DYNAMIC + HOST.format("256"), wide + host, given))
     assert exits == 3 and found[0].code == "TP437"
     assert "--changed-problem" in found[0].help
+    assert ('write `shared = "256 + 512"` into the copy' in found[0].help) == bool(host)
     before, _, after = words.partition("{file}" if host else "{problem}")
     assert before in found[0].help and after.partition("{problem}")[0] in found[0].help
 

@@ -91,7 +91,7 @@ def _is_read_only(parameter: Parameter) -> bool:
 class KernelDraft:
     """What the source says of one kernel. `grid`, `block` and `shared` are integer expressions over the
     size names, where the source shows a launch; `tile` is the size that drives the tile loop and what one
-    tile takes of it."""
+    tile takes of it. `dynamic`: the kernel has dynamic shared memory, however much that is."""
 
     name: str
     parameters: Sequence[Parameter]
@@ -100,6 +100,7 @@ class KernelDraft:
     shared: str | None = None
     tile: Mapping[str, int] | None = None
     instantiate: str | None = None
+    dynamic: bool = False
 
 
 def draft_problem(kernels: Sequence[KernelDraft]) -> str:
@@ -123,6 +124,8 @@ def _kernel(kernel: KernelDraft) -> str:
     optional: list[str] = []
     if kernel.shared is not None:
         optional.append(f"shared = {json.dumps(kernel.shared)}")
+    elif kernel.dynamic:
+        optional.append('shared = "0"  # FILL IN the bytes of dynamic shared memory that launches ask for')
     if kernel.tile:
         optional += [f"tile   = {{ {name} = {step} }}" for name, step in kernel.tile.items()]
     table = kernel.name if kernel.name.isidentifier() else json.dumps(kernel.name)
