@@ -88,7 +88,9 @@ def original_at_fault(report: RunReport, job: Job, verified: Verified) -> RunRep
     )
     said = Diagnostic("TP433", "refusal", fault, job.place, help=advice)
     more = shared_memory_told(job, verified.races.original_findings, "TP433")
-    evidence = evidence_of(verified, None, None)
+    # No file comes out that lines could be those of.
+    races = replace(verified.races, file=verified.races.file or verified.built.candidate.id)
+    evidence = evidence_of(replace(verified, races=races), None, None)
     return replace(
         report, outcome="failed", evidence=evidence, diagnostics=(*report.diagnostics, said, *more)
     )

@@ -60,13 +60,12 @@ def verify_version(job: Job, changed: str, progress: Progress) -> RunReport | Re
     done = verify_built(job, built, progress)
     if isinstance(done, Refusal):
         return done
-    base = base_report(job)
+    base, done = base_report(job), replace(done, races=replace(done.races, file=changed))
     if done.correctness.original_fault:
         return original_at_fault(base, job, done)
     outcome: Outcome | None = "failed" if done.failed else None
     told = (*base.diagnostics, *doubts(job, done), *_wrong(job, other, done))
-    evidence = evidence_of(replace(done, races=replace(done.races, file=changed)), None, None)
-    return replace(base, outcome=outcome, evidence=evidence, diagnostics=told)
+    return replace(base, outcome=outcome, evidence=evidence_of(done, None, None), diagnostics=told)
 
 
 def _opened(job: Job, changed: str) -> Job | Refusal:
@@ -112,8 +111,13 @@ def _handed_over(parameter: Parameter) -> object:
 
 
 def _wrong(job: Job, other: Job, done: Verified) -> tuple[Diagnostic, ...]:
-    """TP437: other results than the original's, then what the emulator found in the changed kernel."""
+    """TP437: other results than the original's, then what the emulator found in the changed kernel. TP438: it is not
+    known whether the results are the same."""
     told: list[Diagnostic] = []
+    if done.correctness.status == "unknown":
+        what = f"whether `{other.kernel.name}` is the same as in {job.path} is not known: {done.correctness.reason}"
+        help = "with --require correctness this ends with exit code 4"
+        told.append(Diagnostic("TP438", "warning", what, other.place, "the changed kernel", help))
     help = _shared_memory(job, other, done) if done.failed else ""
     if done.correctness.status == "failed":
         what = f"`{other.kernel.name}` is not the same as in {job.path}: {done.correctness.reason}"

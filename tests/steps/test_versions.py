@@ -147,6 +147,16 @@ def test_a_kernel_that_no_device_can_launch_fails(versions: Versions) -> None:
     assert "does not run: TP302" in diagnostic.message and "deterministic" not in diagnostic.message
 
 
+def test_what_cannot_be_run_here_is_neither_right_nor_wrong(versions: Versions) -> None:
+    counter = '  asm volatile("mov.u32 %0, %%pm0;" : "=r"(n));\n'
+    unknown = KERNEL.replace("  float sum", f"{counter}  float sum")
+    report = versions(KERNEL, unknown)
+    (diagnostic,), exits = told(report)
+    assert (diagnostic.code, diagnostic.severity, exits) == ("TP438", "warning", 0)
+    assert "TP300" in diagnostic.message and is_at(diagnostic, "scaled(")
+    assert isinstance(report, RunReport) and exit_code(report, ("correctness",)) == 4
+
+
 HOST = "void run(const float* x, float* y, int n) {{ scaled<<<1, 64, {}>>>(x, y, 0.75f, n); }}\n"
 
 

@@ -42,7 +42,7 @@ class Correctness:
 
 @dataclass(frozen=True)
 class Races:
-    """`file` is the one whose lines `findings` name, empty where that is the file that came out."""
+    """`file` is the one whose lines `findings` name, or the candidate; empty where that is the file that came out."""
 
     status: Status
     method: str = "emulator"
