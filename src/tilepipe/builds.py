@@ -24,7 +24,7 @@ from tilepipe.rewrite.consumer import redundant_barriers
 from tilepipe.rewrite.launches import unclear_instances
 from tilepipe.source import apply_edits
 from tilepipe.toolchain import builds_whole_file, disassemble
-from tilepipe.toolchain.types import Compiled
+from tilepipe.toolchain.types import Compiled, Unit
 
 # What the compiler can be talked out of: loads moved, barriers between, spills, a loop unrolled out of recognition.
 _DEFEATED = {"TP420", "TP421", "TP425", "TP430", "TP431"}
@@ -34,7 +34,8 @@ _DEFEATED = {"TP420", "TP421", "TP425", "TP430", "TP431"}
 class Built:
     """A candidate as source text and as a cubin for the job's architecture.
 
-    `problem` is that of the changed kernel where it is launched in another way than the original. `sass` is the
+    `problem` is that of the changed kernel where it is launched in another way than the original, `unit` what is
+    compiled where that is not the job's file with the candidate's text. `sass` is the
     audit, where it was made already, and `tried` are the remedies that it led to, with what became of each.
     """
 
@@ -44,6 +45,7 @@ class Built:
     problem: KernelProblem | None = None
     sass: Sass | None = None
     tried: tuple[Trial, ...] = ()
+    unit: Unit | None = None
 
     @property
     def change(self) -> LaunchChange:
@@ -292,7 +294,7 @@ def verify_candidate(
         return parameters
     loaded = [
         device.load(job.unit(), job.arch.name),
-        device.load(job.unit(built.rewrite.text), job.arch.name),
+        device.load(built.unit or job.unit(built.rewrite.text), job.arch.name),
     ]
     for answer in loaded:
         if isinstance(answer, Refusal):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tilepipe.diagnostics import Diagnostic, Place, Refusal, error
+from tilepipe.diagnostics import Diagnostic, Place, Refusal, Severity, error
 from tilepipe.emulator.profile import Profile
 from tilepipe.evidence.compare import errors_against
 from tilepipe.evidence.sampling import estimated_flops, sample_blocks, with_measured_work
+from tilepipe.hostlaunch import shared_memory_told
 from tilepipe.job import Job
 from tilepipe.launch import CpuDevice, Finding, LaunchOptions, RunResult
 from tilepipe.launch.cpu import CpuKernel
@@ -107,7 +108,8 @@ def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Ref
         notes.update(dict.fromkeys(done[1]))
     line = job.file.source.line_of(job.kernel.span.start)
     copies = ("late", "early") if kernel.program.has("cp") else ("late",)
-    told = (*job.zeros, *_findings_told(job.file.source, runs), *_misses_told(runs))
+    lacking = shared_memory_told(job, [f for r in runs.values() for f in r.findings], "TP305")
+    told = (*job.zeros, *_findings_told(job.file.source, runs), *lacking, *_misses_told(runs))
     return Emulation(job.kernel.name, job.path, line, copies, runs, tuple(notes), told)
 
 
@@ -226,14 +228,20 @@ def _findings_told(source: SourceFile, runs: Mapping[str, SizeRun]) -> list[Diag
 
 
 def _told(source: SourceFile, finding: Finding, sizes: list[str]) -> Diagnostic:
+    where = f"size {sizes[0]}" + (f" and {len(sizes) - 1} more" if len(sizes) > 1 else "")
+    block = "" if finding.block == (0, 0, 0) else f", block {finding.block}"
+    told = finding_told(source, finding, "TP305", "error")
+    return replace(told, message=f"{told.message} ({where}{block})")
+
+
+def finding_told(source: SourceFile, finding: Finding, code: str, severity: Severity) -> Diagnostic:
+    """What the emulator found, at its line of `source`."""
     place = _place(source, finding.lines[0]) if finding.lines else None
     label = finding.kind + "".join(finding.called[:1])
     if len(finding.lines) > 1:
         label += f"; {_OTHER.get(finding.kind, 'the other access')} is on line {finding.lines[1]}"
         label += finding.called[1]
-    where = f"size {sizes[0]}" + (f" and {len(sizes) - 1} more" if len(sizes) > 1 else "")
-    block = "" if finding.block == (0, 0, 0) else f", block {finding.block}"
-    return Diagnostic("TP305", "error", f"{finding.message} ({where}{block})", place, label)
+    return Diagnostic(code, severity, finding.message, place, label)
 
 
 def _place(source: SourceFile, line: int) -> Place | None:

@@ -22,6 +22,7 @@ from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.evidence.benchmark import benchmark, fastest
 from tilepipe.evidence.correctness import changed_launch
 from tilepipe.evidence.types import Benchmark, Correctness, Limit, Races, Sass
+from tilepipe.hostlaunch import shared_memory_told
 from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.launch import Contender, CpuDevice, CudaDevice
@@ -86,8 +87,13 @@ def original_at_fault(report: RunReport, job: Job, verified: Verified) -> RunRep
         "in the problem file, or the kernel"
     )
     said = Diagnostic("TP433", "refusal", fault, job.place, help=advice)
-    evidence = evidence_of(verified, None, None)
-    return replace(report, outcome="failed", evidence=evidence, diagnostics=(*report.diagnostics, said))
+    more = shared_memory_told(job, verified.races.original_findings, "TP433")
+    # No file comes out that lines could be those of.
+    races = replace(verified.races, file=verified.races.file or verified.built.candidate.id)
+    evidence = evidence_of(replace(verified, races=races), None, None)
+    return replace(
+        report, outcome="failed", evidence=evidence, diagnostics=(*report.diagnostics, said, *more)
+    )
 
 
 def doubts(job: Job, verified: Verified) -> tuple[Diagnostic, ...]:
@@ -96,6 +102,7 @@ def doubts(job: Job, verified: Verified) -> tuple[Diagnostic, ...]:
     if verified.correctness.original_fault:
         fault = f"the original itself is not clean {verified.correctness.original_fault}"
         found.append(Diagnostic("TP433", "warning", fault))
+        found += shared_memory_told(job, verified.races.original_findings, "TP433")
     if verified.correctness.changed_inputs:
         names = ", ".join(f"`{name}`" for name in verified.correctness.changed_inputs)
         text = f"the kernel writes to {names}, which {job.problem_path} declares `in`"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilepipe.ahead import ask_ahead
-from tilepipe.builds import Built, audit_candidate
+from tilepipe.builds import audit_candidate
 from tilepipe.dealing import dealt
 from tilepipe.diagnostics import Refusal, error
 from tilepipe.drafting import draft
@@ -19,9 +19,8 @@ from tilepipe.inspecting import inspect_cubin, inspect_kernel
 from tilepipe.job import Job
 from tilepipe.kernel.file import CudaFile
 from tilepipe.launch import CpuDevice, CudaDevice
-from tilepipe.opening import open_job, open_jobs, read_source
+from tilepipe.opening import open_job, open_jobs
 from tilepipe.options import Options
-from tilepipe.plan.types import Candidate
 from tilepipe.planning import (
     Progress,
     base_report,
@@ -34,20 +33,17 @@ from tilepipe.planning import (
     with_built,
 )
 from tilepipe.proving import (
-    doubts,
-    evidence_of,
     finalists,
     limit_of_fastest,
     measure,
-    original_at_fault,
     prove_on_cpu,
     prove_on_gpu,
-    verify_built,
 )
-from tilepipe.report import Evidence, Outcome, RunReport, refused_report
+from tilepipe.report import Evidence, RunReport, refused_report
 from tilepipe.rewrite import Rewrite
 from tilepipe.source import SourceFile
 from tilepipe.toolchain import select_toolchain
+from tilepipe.versions import verify_version
 
 __all__ = [
     "bench",
@@ -65,9 +61,6 @@ __all__ = [
     "sass",
     "verify",
 ]  # fmt: skip
-
-# A version of a kernel that somebody else made, in the shape of a candidate.
-_CHANGED = Candidate("changed", "ldg", 1, "ring")
 
 
 def run(job: Job, progress: Progress) -> RunReport | Refusal:
@@ -168,41 +161,7 @@ def bench(job: Job, progress: Progress) -> RunReport | Refusal:
 
 def verify(job: Job, changed: str, progress: Progress) -> RunReport | Refusal:
     """Step 5 for two versions of a kernel: the job's file is the original, `changed` the path of the other."""
-    source = read_source(changed)
-    if isinstance(source, Refusal):
-        return source
-    file = CudaFile(source)
-    if job.kernel.name not in {k.name for k in file.kernels}:
-        return error("TP145", f"{changed} has no kernel `{job.kernel.name}`")
-    if job.problem is None:
-        return error(
-            "TP156", "verify needs a problem file", help="`tilepipe init FILE.cu` drafts one; give it with -p"
-        )
-    if job.fault is not None:
-        return job.fault
-    cubin = job.toolchain.compile(job.unit(source.text, changed), job.arch.name, "cubin")
-    if isinstance(cubin, Refusal):
-        return cubin
-    built = Built(_CHANGED, Rewrite("changed", source.text, ()), cubin)
-    if job.options.changed_problem is not None:
-        other = open_job(
-            job.path, replace(job.options, problem=job.options.changed_problem, kernel=job.kernel.name)
-        )
-        if isinstance(other, Refusal):
-            return other
-        if other.fault is not None:
-            return other.fault
-        built = replace(built, problem=other.problem)
-    progress("running both versions")
-    done = verify_built(job, built, progress)
-    if isinstance(done, Refusal):
-        return done
-    base = base_report(job)
-    if done.correctness.original_fault:
-        return original_at_fault(base, job, done)
-    outcome: Outcome | None = "failed" if done.failed else None
-    told = base.diagnostics + doubts(job, done)
-    return replace(base, outcome=outcome, evidence=evidence_of(done, None, None), diagnostics=told)
+    return verify_version(job, changed, progress)
 
 
 def emulate(job: Job, blocks: int | None, progress: Progress) -> Emulation | Refusal:

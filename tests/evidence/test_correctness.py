@@ -227,8 +227,12 @@ def test_a_racy_original_leaves_nothing_to_preserve() -> None:
     wrong = FakeKernel(patched(last_bit), (race,))
     judged, _ = check(double, wrong)
     assert judged.status == "passed" and judged.sizes["small"].bitwise is False
-    undecided, _ = check(double, wrong, problem=replace(PROBLEM, reference=None))
-    assert undecided.status == "unknown" and "races" in undecided.reason
+    # without one nothing is known to be right, be the two equal or not
+    alone = replace(PROBLEM, reference=None)
+    for candidate in (double, FakeKernel(patched(last_bit), (race,))):
+        failed, _ = check(candidate, wrong, problem=alone)
+        assert failed.status == "failed" and "races" in failed.reason and failed.original_fault
+    assert check(double, double, problem=alone)[0].status == "passed"
     new = check(FakeKernel(double, (finding("out of bounds"),)), FakeKernel(double, (race,)))[1]
     assert new.status == "failed"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilepipe.diagnostics import Refusal
+from tilepipe.diagnostics import Diagnostic, Refusal
 from tilepipe.kernel.file import CudaFile
 from tilepipe.kernel.model import Study, build, study
 from tilepipe.source import SourceFile
@@ -201,6 +201,74 @@ def test_the_page_shows_a_refused_kernel_and_a_legal_one(page: Path) -> None:
     assert isinstance(refused, Refusal)
     assert refused.diagnostics[0].code == page.stem
     assert isinstance(answer(after), Study)
+
+
+_TWO = KERNEL.replace("    __shared__ float s[128];", "    __shared__ float s[128], r[128];").replace(
+    LOAD, LOAD + "\n        for (int i = threadIdx.x; i < 128; i += 64) {\n            r[i] = a[i];\n        }"
+).replace(SUM, "sum += s[i] * r[i];")  # fmt: skip
+_BARRIER = "        __syncthreads();\n"
+
+
+def _with_the_edit(text: str, told: Diagnostic) -> str:
+    """The text after what the help of a TP010 asks for."""
+    lines = text.splitlines(keepends=True)
+    if place := re.search(r"after line (\d+)$", told.help):
+        lines.insert(int(place[1]), _BARRIER)
+    elif place := re.search(r"before line (\d+)$", told.help):
+        lines.insert(int(place[1]) - 1, _BARRIER)
+    else:
+        assert told.help == "add __syncthreads() at the end of the loop body"
+        lines.insert(next(n for n, line in enumerate(lines) if line.startswith("    c[")) - 1, _BARRIER)
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at", "label"),
+    [
+        (
+            KERNEL.replace(_BARRIER, "", 1), "no barrier between filling `s` and reading it", SUM,
+            "read here; filled at line 7 without a barrier between",
+        ),
+        (
+            _TWO.replace(_BARRIER, "", 1), "no barrier between filling `s` and reading it", "s[i] * r[i]",
+            "read here; filled at line 7 without a barrier between",
+        ),
+        (
+            _TWO[::-1].replace(_BARRIER[::-1], "", 1)[::-1],
+            "no barrier between reading `s` and overwriting it for the next tile", "s[i] * r[i]",
+            "read here; overwritten at line 7 without a barrier between",
+        ),
+        (
+            KERNEL.replace(LOAD, "sum += s[127];\n        " + LOAD),
+            "no barrier between reading `s` and overwriting it further down", "s[127]",
+            "read here; overwritten at line 8 without a barrier between",
+        ),
+    ],
+)  # fmt: skip
+def test_the_barrier_that_is_missing_is_the_one_that_is_asked_for(
+    text: str, message: str, at: str, label: str
+) -> None:
+    found = answer(text)
+    assert isinstance(found, Refusal)
+    (told,) = found.diagnostics
+    assert told.code == "TP010" and told.place is not None
+    assert told.message.endswith(message) and at in told.place.text and told.label == label
+    again = answer(_with_the_edit(text, told))
+    assert not isinstance(again, Refusal) or again.diagnostics[0].code != "TP010"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{{ {LOAD} __syncthreads(); for (int i = 0; i < 128; ++i) {SUM} }} __syncthreads();",
+        f"if (n > 3) {{ {LOAD} for (int i = 0; i < 128; ++i) {SUM} __syncthreads(); }} __syncthreads();",
+    ],
+)
+def test_barriers_within_an_inner_block_are_not_said_to_be_missing(body: str) -> None:
+    at = KERNEL.index(LOAD)
+    found = answer(KERNEL[:at] + body + "\n    }\n    c[threadIdx.x] = sum;\n}\n")
+    assert isinstance(found, Refusal) and found.diagnostics[0].code == "TP010"
+    assert "top level" in found.diagnostics[0].message and "top level" in found.diagnostics[0].help
 
 
 _LOAD = "void load(float* t, const float* from, int k) { t[threadIdx.x] = from[k * 128 + threadIdx.x]; }\n"

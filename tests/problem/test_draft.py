@@ -8,6 +8,7 @@ from tilepipe.problem import (
     KernelDraft,
     Parameter,
     Problem,
+    ScalarSpec,
     draft_problem,
     make_case,
     parse_problem,
@@ -39,6 +40,16 @@ def test_a_bare_draft_loads_and_makes_a_case() -> None:
     assert isinstance(case, Case), case
     # three shapes, one value, grid, block and the sizes are the author's
     assert text.count("FILL IN") == 7
+
+
+def test_float_scalars_are_neither_0_nor_1_nor_alike() -> None:
+    """A changed kernel that drops `alpha *` or `+ beta`, or takes one for the other, is to differ."""
+    scalars = [Parameter(name, type_, None) for name in "abc" for type_ in ("float", "double", "__half")]
+    kernel = load(draft_problem([KernelDraft("k", scalars[:6])])).kernels["k"]
+    values = [a.value for a in kernel.args if isinstance(a, ScalarSpec)]
+    assert len(set(values)) == 6 and not {float(v) for v in values} & {0.0, 1.0}
+    many = load(draft_problem([KernelDraft("k", scalars)])).kernels["k"]
+    assert isinstance(make_case(many, "small", scalars, 1), Case)
 
 
 def test_what_the_source_says_is_kept() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tilepipe import steps
 from tilepipe.diagnostics import Refusal
 from tilepipe.options import Options
-from tilepipe.report import RunReport
+from tilepipe.report import RunReport, words
 
 FILE = """\
 namespace a {{ namespace b {{
@@ -60,7 +60,10 @@ def test_launches_ask_for_the_shared_memory_of_all_stages(launch: str, tmp_path:
     done = emitted(tmp_path, HOST.format(launch))
     assert LAUNCHES[launch] in (done.source or "")
     assert "cudaFuncSetAttribute(" in (done.source or "")
-    assert done.launch is not None and len(done.launch.edited_launches) == 1
+    assert done.launch is not None and done.launch.edited_launches == (16,)
+    notes = [d.message for d in done.diagnostics if d.code == "TP153"]
+    assert "line 16 edited: launches ask for 65536 bytes of dynamic shared memory, as others must" in notes
+    assert words.launch_line(done) == "launch: line 16 edited"
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, whose compiler takes host code")
@@ -80,6 +83,9 @@ def test_other_kernels_launches_stay(launch: str, tmp_path: Path) -> None:
     done = emitted(tmp_path, HOST.format(launch))
     assert launch in (done.source or "")
     assert done.launch is not None and done.launch.edited_launches == ()
+    notes = [d.message for d in done.diagnostics if d.code == "TP153"]
+    assert "launches must ask for 65536 bytes of dynamic shared memory" in notes
+    assert words.launch_line(done).endswith("pass it as the third launch argument")
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,58 @@ def test_a_fault_of_the_original_is_told_once(
     assert len([line for line in begun if line.startswith("verifying")]) == 1
 
 
+DYNAMIC = KERNEL.replace("__shared__ float tile[64];", "extern __shared__ float tile[];") + (
+    "void go(const float* x, float* y, int n) {\n"
+    "  const size_t bytes = 64 * sizeof(float);\n  axpy_tiles<<<1, 64, bytes>>>(x, y, n);\n}\n"
+)
+UNCHECKED = PROBLEM.replace('reference = "np.full(64, x.sum())"\n', "")
+
+
+@pytest.mark.parametrize("step", ["run", "verify", "emulate"])
+@pytest.mark.parametrize(
+    ("shared", "words", "under"),
+    [
+        ("", "`shared` is missing or 0, and line 14 of", "[kernels.axpy_tiles]"),
+        ('shared = "0"\n', "`shared` is missing or 0, and line 14 of", "shared"),
+        ('shared = "128"\n', "`shared` may be too little, 128 bytes at least, and line 14 of", "shared"),
+    ],
+)
+@pytest.mark.parametrize("problem", [PROBLEM, UNCHECKED], ids=["reference", "no reference"])
+def test_too_little_shared_memory_is_told_where_it_is_given(
+    step: str, shared: str, words: str, under: str, problem: str, files: Callable[[str], Path]
+) -> None:
+    path = files(problem.replace("args = [", f"{shared}args = ["), DYNAMIC)  # type: ignore[call-arg]
+    diagnostics, exits, _ = (emulated if step == "emulate" else errors)(path, step)
+    assert exits == 3
+    (note,) = [d for d in diagnostics if d.severity == "note" and "`shared`" in d.message]
+    assert note.code == ("TP305" if step == "emulate" else "TP433") and words in note.message
+    assert note.help == 'write `shared = "64 * 4"`'
+    assert note.place is not None and note.place.file.endswith("k.toml")
+    assert note.place.text[note.place.column - 1 :].startswith(under)
+
+
+def emulated(path: Path, step: str) -> tuple[tuple[Diagnostic, ...], int, list[str]]:
+    job = opened(path)
+    assert isinstance(job, Job)
+    done = emulate(job, None, lambda _: None)
+    assert not isinstance(done, Refusal), step
+    return done.diagnostics, 0 if done.is_clean else 3, []
+
+
+def test_enough_shared_memory_is_pipelined_without_a_word_of_it(files: Callable[[str], Path]) -> None:
+    path = files(UNCHECKED.replace("args = [", 'shared = "256"\nargs = ['), DYNAMIC)  # type: ignore[call-arg]
+    diagnostics, exits, _ = errors(path, "run")
+    assert exits == 0 and not [d for d in diagnostics if "`shared`" in d.message]
+
+
+def test_races_of_the_original_fail_unless_a_reference_is_met(files: Callable[[str], Path]) -> None:
+    racy = KERNEL.replace("  y[threadIdx.x] = sum;", "  tile[0] = 0.0f;\n  y[threadIdx.x] = sum;")
+    diagnostics, exits, _ = errors(files(UNCHECKED, racy), "run")  # type: ignore[call-arg]
+    assert (exits, [d.code for d in diagnostics if d.severity == "refusal"]) == (3, ["TP433"])
+    diagnostics, exits, _ = errors(files(PROBLEM, racy), "run")  # type: ignore[call-arg]
+    assert (exits, [d.code for d in diagnostics if d.severity == "warning"]) == (0, ["TP433"])
+
+
 def test_an_input_that_is_written_to_is_a_warning(files: Callable[[str], Path]) -> None:
     kernel = KERNEL.replace("const float* x, float* y", "float* x, float* y").replace(
         "  y[threadIdx.x] = sum;\n", "  y[threadIdx.x] = sum;\n  x[threadIdx.x] = sum;\n"

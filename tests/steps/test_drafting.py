@@ -70,6 +70,64 @@ def test_a_launch(
     assert marked == ({"grid"} if grid == OPEN[0] else set()) | ({"block"} if block == OPEN[1] else set())
 
 
+DYNAMIC = "extern __shared__ float more[]; "
+OPEN_SHARED = ("0", True)  # left to fill in
+
+
+@pytest.mark.parametrize(
+    ("launch", "shared"),
+    [
+        ("k<<<1, 32, 64 * sizeof(float)>>>(x, y, width, height);", ("64 * 4", False)),
+        (
+            "size_t bytes = WIDE * sizeof(double); k<<<1, 32, bytes>>>(x, y, width, height);",
+            ("32 * 8", False),
+        ),
+        (
+            "int per = TILE + 1, bytes = per * width; k<<<1, 32, static_cast<int>(bytes) + 4u>>>(x, y, width, height);",
+            ("(16 + 1) * N + 4", False),
+        ),
+        ("int TILE = 4; k<<<1, 32, TILE * 4>>>(x, y, width, height);", ("4 * 4", False)),
+        ("int b = 64; b *= 2; k<<<1, 32, b>>>(x, y, width, height);", OPEN_SHARED),
+        ("int b = 64; ++b; k<<<1, 32, b>>>(x, y, width, height);", OPEN_SHARED),
+        ("int b = 64; grow(&b); k<<<1, 32, b>>>(x, y, width, height);", OPEN_SHARED),
+        ("int b = 64; { int b = 32; } k<<<1, 32, b>>>(x, y, width, height);", OPEN_SHARED),
+        ("int b = other; k<<<1, 32, b>>>(x, y, width, height);", OPEN_SHARED),
+        ("int b = b + 1; k<<<1, 32, b>>>(x, y, width, height);", OPEN_SHARED),
+        ("k<<<1, 32>>>(x, y, width, height);", OPEN_SHARED),
+        ("", OPEN_SHARED),
+    ],
+)
+def test_dynamic_shared_memory_is_taken_from_the_launch_or_left_to_fill_in(
+    launch: str, shared: tuple[str, bool], tmp_path: Path
+) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text(KERNEL.format(launch=launch).replace("  y[blockIdx.x]", f"  {DYNAMIC}y[blockIdx.x]"))
+    text = draft(str(path), Options())
+    assert isinstance(text, str), text
+    problem = parse_problem(text, "k.toml")
+    assert isinstance(problem, Problem)
+    marked = any(line.startswith("shared") and "FILL IN" in line for line in text.splitlines())
+    assert (problem.kernels["k"].shared, marked) == shared
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside", "dynamic"),
+    [
+        ("extern __shared__ float pool[];", "pool[0] = 1.0f;", True),
+        ("extern __shared__ float pool[];", "", False),
+        ("__device__ float* pool() { extern __shared__ float p[]; return p; }", "pool()[0] = 1.0f;", True),
+        ("", "__shared__ float p[4]; p[0] = 1.0f;", False),
+    ],
+)
+def test_dynamic_shared_memory_is_that_of_the_kernel_and_its_helpers(
+    outside: str, inside: str, dynamic: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text(f"{outside}\n__global__ void k(float* x) {{ {inside} x[0] = 1.0f; }}\n")
+    text = draft(str(path), Options())
+    assert isinstance(text, str) and ("shared = " in text) == dynamic
+
+
 TEMPLATE = """\
 template <int T> __global__ void k(const float* x, float* y, int n) {{ y[threadIdx.x] = x[T * n]; }}
 constexpr int SIZE = 8;

@@ -134,7 +134,9 @@ CHANGED = {
         Annotated[
             Path | None,
             _option(
-                _KERNEL, "--changed-problem", help="The problem file of CHANGED where its launch differs."
+                _KERNEL,
+                "--changed-problem",
+                help="The problem file of CHANGED where its launch differs: more `shared`, say.",
             ),
         ],
         None,

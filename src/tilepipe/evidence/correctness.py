@@ -28,7 +28,7 @@ from tilepipe.launch.types import Device, Finding, LaunchOptions, Loaded, RunRes
 from tilepipe.problem import Case, KernelProblem, Parameter, Sizes, evaluate_reference, fresh_copy, make_case
 
 # Refusals that are the kernel's own doing: rejected launch, too much shared memory, fault, no end.
-_KERNEL_FAULTS = {"TP351", "TP352", "TP353", "TP356"}
+_KERNEL_FAULTS = {"TP302", "TP351", "TP352", "TP353", "TP356"}
 _MAX_FINDINGS = 2  # of the original's, in a message
 _UNDEFINED = "the original has races or faults of its own: there is no defined result to preserve"
 
@@ -309,10 +309,17 @@ def _correctness(device: Device, outcomes: Mapping[str, _Outcome]) -> Correctnes
     results = {name: outcome.result for name, outcome in outcomes.items()}
     inputs = tuple(dict.fromkeys(name for o in outcomes.values() for name in o.changed_inputs))
     judged = Correctness("passed", results, device.name, "", _original_fault(outcomes), inputs)
-    for verdict, status in ((False, "failed"), (None, "unknown")):
-        for name, outcome in outcomes.items():
-            if outcome.passed is verdict:
-                return replace(judged, status=status, reason=f"size {name}: {outcome.reason}")  # type: ignore[arg-type]
+    reasons: dict[bool | None, str] = {}  # of the first size with each verdict
+    for name, outcome in outcomes.items():
+        reasons.setdefault(outcome.passed, f"size {name}: {outcome.reason}")
+    if False in reasons:
+        return replace(judged, status="failed", reason=reasons[False])
+    unsound = {name: o for name, o in outcomes.items() if o.original_findings}
+    # Equal to what has no defined result is not right; that a reference is met is, whatever the original does.
+    if unsound and not any(o.result.within_tolerance for o in unsound.values()):
+        return replace(judged, status="failed", reason=f"size {next(iter(unsound))}: {_UNDEFINED}")
+    if None in reasons:
+        return replace(judged, status="unknown", reason=reasons[None])
     return judged if outcomes else replace(judged, status="unknown", reason="no size was run")
 
 

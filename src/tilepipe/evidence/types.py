@@ -42,11 +42,14 @@ class Correctness:
 
 @dataclass(frozen=True)
 class Races:
+    """`file` is the one whose lines `findings` name, or the candidate; empty where that is the file that came out."""
+
     status: Status
     method: str = "emulator"
     findings: tuple[Finding, ...] = ()
     original_findings: tuple[Finding, ...] = ()
     reason: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True)

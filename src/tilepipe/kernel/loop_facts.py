@@ -12,7 +12,7 @@ from tilepipe.kernel.loader import Split
 from tilepipe.kernel.macros import Macro
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
-from tilepipe.kernel.tileloop import TileLoop
+from tilepipe.kernel.tileloop import Phase, TileLoop
 from tilepipe.source import SourceFile, Span
 
 
@@ -48,11 +48,16 @@ class LoopFacts:
         )
 
 
+def phase_of(tile: TileLoop, item: Item) -> Phase:
+    """The phase of the loop's body that an item stands in."""
+    top = item.parents[0] if item.parents else item.statement
+    return next(p for p in tile.phases if p.statement is top)
+
+
 def intervals(tile: TileLoop, item: Item) -> frozenset[int]:
     """The barrier intervals (cyclic) in which an item may run."""
-    top = item.parents[0] if item.parents else item.statement
     last = tile.phases[-1].interval if tile.phases else 0
-    phase = next(p for p in tile.phases if p.statement is top)
+    phase = phase_of(tile, item)
     numbers = {phase.interval, phase.interval + 1} if phase.inner_barrier else {phase.interval}
     return frozenset(0 if n >= last else n for n in numbers)
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel.file import Analysed, CudaFile
+from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.symbols import Symbol, declarators, declared
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.source import Span
 from tilepipe.source.parse import span
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_DYNAMIC = re.compile(r"\bextern\s+__shared__\b|\b__shared__\s+extern\b")
 _NAMES = ("identifier", "type_identifier", "field_identifier", "namespace_identifier")
 
 
@@ -45,6 +46,23 @@ def hidden_names(file: CudaFile, analysed: Analysed, tile: TileLoop) -> Refusal 
                 "declare the array once, in the kernel, and hand a pointer to it to helpers",
             )
     return None
+
+
+def has_dynamic_shared(file: CudaFile, kernel: KernelText) -> bool:
+    """Whether a kernel, or what it names, declares dynamic shared memory or names such an array of the file's."""
+    at_file = {name for name, _ in file.dynamic_shared}
+    ahead, seen = [file.source.slice(kernel.body)], set[str]()
+    while ahead:
+        text = ahead.pop()
+        words = set(_WORD.findall(text)) - seen
+        if words & at_file or _DYNAMIC.search(text):
+            return True
+        seen |= words
+        ahead += [
+            (file.functions[word].body.text or b"").decode() for word in words if word in file.functions
+        ]
+        ahead += [file.macros[word].body for word in words if word in file.macros]
+    return False
 
 
 def _arrays(analysed: Analysed) -> Iterator[Symbol]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel.flow import is_divergent
-from tilepipe.kernel.loop_facts import LoopFacts, same_interval
+from tilepipe.kernel.flow import Item, is_divergent
+from tilepipe.kernel.loop_facts import LoopFacts, phase_of, same_interval
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
+from tilepipe.kernel.tileloop import Phase, StoreUse
 
 
 def barriers_uniform(q: LoopFacts) -> Refusal | None:
@@ -64,15 +65,44 @@ def barriers_separate(q: LoopFacts) -> Refusal | None:
             continue
         reader = same_interval(q.tile, store.item, store.buffer)
         if reader is not None:
-            return refusal(
-                "TP010",
-                f"the input may be racy: no barrier between reading `{store.buffer.name}` and overwriting it "
-                "for the next tile",
-                q.source.place(reader.statement.span),
-                f"read here; overwritten at line {q.line(store.item.statement.span)} without a barrier between",
-                "add __syncthreads() at the end of the loop body",
-            )
+            return _not_separated(q, store, reader)
     return None
+
+
+def _not_separated(q: LoopFacts, store: StoreUse, reader: Item) -> Refusal:
+    """TP010: which of the barriers is missing, by the order in which a pass of the loop meets store and read."""
+    name, line = store.buffer.name, q.line(store.item.statement.span)
+    filling, reading = phase_of(q.tile, store.item), phase_of(q.tile, reader)
+    if filling.inner_barrier or reading.inner_barrier:
+        what = f"filling `{name}` and reading it are not separated by barriers at the top level of the loop's body"
+        where = f"read here; filled at line {line}"
+        edit = (
+            "let the barriers stand at the top level of the loop's body, in no inner loop, branch or braces"
+        )
+    elif filling.interval != reading.interval:
+        what = f"no barrier between reading `{name}` and overwriting it for the next tile"
+        where = f"read here; overwritten at line {line} without a barrier between"
+        edit = "add __syncthreads() at the end of the loop body"
+    elif store.item.order < reader.order:
+        what = f"no barrier between filling `{name}` and reading it"
+        where = f"read here; filled at line {line} without a barrier between"
+        edit = _between_load_and_compute(q, filling, reading)
+    else:
+        what = f"no barrier between reading `{name}` and overwriting it further down"
+        where = f"read here; overwritten at line {line} without a barrier between"
+        edit = f"add __syncthreads() before line {line}"
+    at = q.source.place(reader.statement.span)
+    return refusal("TP010", f"the input may be racy: {what}", at, where, edit)
+
+
+def _between_load_and_compute(q: LoopFacts, filling: Phase, reading: Phase) -> str:
+    """The edit: below all that the interval loads before it reads."""
+    if filling is reading:
+        return "load the whole tile first, then __syncthreads(), then compute"
+    phases = q.tile.phases
+    loads = {phase_of(q.tile, s.item) for s in q.tile.stores if s.buffer in q.tile.staged}
+    last = [p for p in phases[phases.index(filling) : phases.index(reading)] if p in loads][-1]
+    return f"add __syncthreads() between load and compute, after line {q.source.line_of(last.statement.span.end - 1)}"
 
 
 def _divergent_barrier(statement: Statement, divergent: frozenset[Symbol], inside: bool) -> Statement | None:

@@ -10,6 +10,8 @@ from tilepipe.emulator.profile import Profile
 from tilepipe.problem.types import Case
 from tilepipe.toolchain.types import Unit
 
+OUT_OF_SHARED = "shared out of bounds"  # the kind of a finding: past static and dynamic shared memory
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilepipe.diagnostics import Refusal, error
+from tilepipe.diagnostics import Place, Refusal, error
 from tilepipe.problem.cases import check_case, make_case
 from tilepipe.problem.expressions import evaluate
 from tilepipe.problem.locate import place_at, place_of, table_of
@@ -40,6 +40,11 @@ def no_such_kernel(path: str, name: str, kernels: Sequence[str]) -> Refusal:
     return error(
         "TP121", f"there is no kernel `{name}`", place, help=f"the kernels of the file: {', '.join(kernels)}"
     )
+
+
+def place_in(path: str, kernel: str, key: str) -> Place:
+    """Where `key` stands in the table of `kernel`, or that table where it is missing."""
+    return place_of(path, Path(path).read_text(encoding="utf-8"), f"kernels.{kernel}", key)
 
 
 def _unfilled(problem: KernelProblem, path: str, text: str) -> Refusal | None:

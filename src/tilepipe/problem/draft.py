@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from tilepipe.problem.dtypes import c_dtype, is_float
 from tilepipe.problem.types import Parameter
 
 _COUNT = "COUNT"  # the made-up size that unknown shapes stand on
+# Of scalars: neither 0 nor 1, which would hide a factor or a term that a changed kernel forgets; exact in any float.
+_VALUES = ("0.75", "1.25", "0.625", "1.5", "0.875", "1.75")
 
 
 def _strings(texts: Sequence[str]) -> str:
@@ -32,14 +35,19 @@ def size_names(parameters: Sequence[Parameter]) -> dict[str, str]:
     return names
 
 
-def _argument(parameter: Parameter, names: Mapping[str, str]) -> str:
+def _arguments(parameters: Sequence[Parameter], names: Mapping[str, str]) -> list[str]:
+    values = cycle(_VALUES)
+    return [_argument(parameter, names, values) for parameter in parameters]
+
+
+def _argument(parameter: Parameter, names: Mapping[str, str], values: Iterator[str]) -> str:
     if parameter.pointee is None:
         if parameter.name in names:
             return f'{{ value = "{names[parameter.name]}" }},'
         dtype = c_dtype(parameter.type)
         known = dtype is not None and is_float(dtype)
         note = "FILL IN the value" if known else f"FILL IN: `{parameter.type}` must be an arithmetic type"
-        return f'{{ value = "1.0" }},  # {note} of {parameter.name}'
+        return f'{{ value = "{next(values)}" }},  # {note} of {parameter.name}'
     read_only = _is_read_only(parameter)
     role = "in" if read_only else "out"
     name = _array_name(parameter, names)
@@ -83,7 +91,7 @@ def _is_read_only(parameter: Parameter) -> bool:
 class KernelDraft:
     """What the source says of one kernel. `grid`, `block` and `shared` are integer expressions over the
     size names, where the source shows a launch; `tile` is the size that drives the tile loop and what one
-    tile takes of it."""
+    tile takes of it. `dynamic`: the kernel has dynamic shared memory, however much that is."""
 
     name: str
     parameters: Sequence[Parameter]
@@ -92,6 +100,7 @@ class KernelDraft:
     shared: str | None = None
     tile: Mapping[str, int] | None = None
     instantiate: str | None = None
+    dynamic: bool = False
 
 
 def draft_problem(kernels: Sequence[KernelDraft]) -> str:
@@ -115,6 +124,8 @@ def _kernel(kernel: KernelDraft) -> str:
     optional: list[str] = []
     if kernel.shared is not None:
         optional.append(f"shared = {json.dumps(kernel.shared)}")
+    elif kernel.dynamic:
+        optional.append('shared = "0"  # FILL IN the bytes of dynamic shared memory that launches ask for')
     if kernel.tile:
         optional += [f"tile   = {{ {name} = {step} }}" for name, step in kernel.tile.items()]
     table = kernel.name if kernel.name.isidentifier() else json.dumps(kernel.name)
@@ -127,7 +138,7 @@ def _kernel(kernel: KernelDraft) -> str:
         f'# flops = "{_flops(kernel, names)}"   # the work, for GFLOP/s and predictions',
         '# bytes = "…"         # the least global traffic, for GB/s',
         "args = [",
-        *(f"  {_argument(parameter, names)}" for parameter in kernel.parameters),
+        *(f"  {argument}" for argument in _arguments(kernel.parameters, names)),
         "]",
         f'# reference = "{_reference(kernel.parameters, names)}"   # NumPy over the arrays and sizes',
         "# rtol = 1e-4",

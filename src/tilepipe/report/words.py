@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilepipe.evidence.types import (
     Benchmark,
@@ -18,6 +18,7 @@ from tilepipe.evidence.types import (
     Timing,
     Trial,
 )
+from tilepipe.launch import Finding
 from tilepipe.plan.candidates import base_id
 from tilepipe.plan.types import Ratio
 from tilepipe.report.result import CandidateReport, RunReport
@@ -132,9 +133,12 @@ def launch_line(report: RunReport) -> str:
     """What the launch has to do, empty where nothing."""
     if report.launch is None or not report.launch.needs_opt_in:
         return ""
-    most = max(report.launch.dynamic_shared_bytes.values(), default=0)
-    attribute = f"set cudaFuncAttributeMaxDynamicSharedMemorySize to {most}"
-    return f"launch: {attribute} and pass it as the third launch argument"
+    most = max(report.launch.dynamic_shared_bytes.values(), default=0)  # 0: no problem file says what it was
+    if edited := report.launch.edited_launches:
+        up_to = f": up to {most} bytes of dynamic shared memory" if most else ""
+        return f"launch: line{'s' if len(edited) > 1 else ''} {', '.join(map(str, edited))} edited{up_to}"
+    attribute = "set cudaFuncAttributeMaxDynamicSharedMemorySize to "
+    return f"launch: {attribute}{most or 'what it needs'} and pass it as the third launch argument"
 
 
 # -- candidates ------------------------------------------------------------------------------------------------------
@@ -234,12 +238,15 @@ def _correctness(c: Correctness) -> str:
     words = {
         False: "DIFFERS from the original at",
         True: "bitwise equal at",
-        None: "original not deterministic at",
+        None: "not compared bit for bit at",
     }
     out_of_tolerance = "out of tolerance at"
     answers: dict[str, list[str]] = {words[False]: [], out_of_tolerance: [], words[True]: [], words[None]: []}
+    told = {f"size {name}: {result.note}" for name, result in c.sizes.items()} & {c.reason}
     for name, result in c.sizes.items():
-        answers[words[result.bitwise]].append(name + _remark(result))
+        # The reason tells of the first size where the two differ; what they differ in at others is left to the JSON.
+        shown = replace(result, note="") if told else result
+        answers[words[result.bitwise]].append(name + _remark(shown))
         if result.within_tolerance is False:
             answers[out_of_tolerance].append(name)
     parts = [f"{answer} {', '.join(names)}" for answer, names in answers.items() if names]
@@ -248,8 +255,8 @@ def _correctness(c: Correctness) -> str:
     errors = [r.max_abs_error for r in c.sizes.values() if r.max_abs_error is not None]
     where = " where a reference was computed" if apart and len(errors) < len(c.sizes) else ""
     parts += [f"error {_largest(errors)}{where}"] if errors else []
-    parts += [c.reason] if c.reason else []
-    return "; ".join(parts) + (f" ({c.device})" if c.device else "")
+    said = "; ".join(parts) + (f" ({c.device})" if c.device else "")
+    return "\n".join(paragraph for paragraph in (said.strip(), c.reason) if paragraph)
 
 
 def _largest(values: Sequence[float], by: str = "") -> str:
@@ -267,9 +274,16 @@ def _remark(result: SizeResult) -> str:
 def _races(races: Races) -> str:
     if not races.findings:
         return races.reason or f"no findings by {races.method}"
-    shown = [f"{f.kind} {f.where}{f.in_lines}: {f.message}" for f in races.findings[:MAX_FINDINGS]]
+    shown = [_finding(f, races.file) for f in races.findings[:MAX_FINDINGS]]
     more = len(races.findings) - len(shown)
     return "\n".join(shown + ([f"and {more} more"] if more else []))
+
+
+def _finding(f: Finding, file: str) -> str:
+    """A finding on one line, with the file where that is not the one that came out."""
+    if file and f.lines:
+        return f"{file}:{f.lines[0]}: {f.kind}: {f.message}"
+    return f"{f.kind} {f.where}{f.in_lines}: {f.message}"
 
 
 def _sass(sass: Sass) -> str:

@@ -127,7 +127,7 @@ def rewrite(
     text = apply_edits(source.text, edits)
     return Rewrite(
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
-        _notes(model, candidate, pieces.ring), promised, bool(asked),
+        _notes(model, candidate, pieces.ring, launch[1]), promised, bool(asked),
     )  # fmt: skip
 
 
@@ -360,20 +360,24 @@ def _launch_edits(model: KernelModel, rings: Ring) -> tuple[tuple[Edit, ...], tu
     return edit_launches(model.file, model.kernel, f"{name}_stages * (({{old}} + 15) / 16 * 16)")
 
 
-def _notes(model: KernelModel, candidate: Candidate, rings: Ring) -> tuple[str, ...]:
+def _notes(model: KernelModel, candidate: Candidate, rings: Ring, edited: tuple[int, ...]) -> tuple[str, ...]:
     notes = []
     if candidate.threads:
         bound = f"`__launch_bounds__({candidate.threads}, {candidate.min_blocks})` was added"
         notes.append(f"{bound}: a launch with more than {candidate.threads} threads per block fails")
-    if rings.stages_factor > 1:
-        notes.append(f"launches must ask for {rings.stages_factor} times the dynamic shared memory")
-    if rings.extra_dynamic:
-        more = " more" if model.dynamic else ""
-        notes.append(f"launches must ask for {rings.extra_dynamic} bytes{more} of dynamic shared memory")
     if rings.stages_factor > 1 or rings.extra_dynamic:
-        lines = ", ".join(map(str, mentions_beside_launches(model.file, model.kernel)))
-        if lines:
-            notes.append(f"a launch by what names the kernel in line {lines} must be edited by hand")
+        more = " more" if model.dynamic else ""
+        wanted = f"{rings.extra_dynamic} bytes{more} of dynamic shared memory"
+        if rings.stages_factor > 1:
+            wanted = f"{rings.stages_factor} times the dynamic shared memory"
+        lines = ", ".join(map(str, edited))
+        done = (
+            f"line{'s' if len(edited) > 1 else ''} {lines} edited: launches ask for {wanted}, as others must"
+        )
+        notes.append(done if edited else f"launches must ask for {wanted}")
+        named = ", ".join(map(str, mentions_beside_launches(model.file, model.kernel)))
+        if named:
+            notes.append(f"a launch by what names the kernel in line {named} must be edited by hand")
     if surroundings.is_repeated(model.tile):
         notes.append("the pipeline is drained and refilled in each iteration of the outer loop")
     return tuple(notes)

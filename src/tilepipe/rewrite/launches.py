@@ -34,6 +34,17 @@ def find_launches(file: CudaFile, kernel: KernelText) -> list[Node]:
     return found
 
 
+def asked_shared(file: CudaFile, kernel: KernelText) -> tuple[tuple[int, str], ...]:
+    """What each launch asks for in dynamic shared memory, as it is written ("0" where nothing is), with its line."""
+    asked = []
+    for launch in find_launches(file, kernel):
+        syntax = next(c for c in launch.children if c.type == "kernel_call_syntax")
+        arguments = [c for c in syntax.named_children if c.type != "comment"]
+        text = file.source.slice(span(arguments[2])) if len(arguments) > 2 else "0"
+        asked.append((file.source.line_of(launch.start_byte), text))
+    return tuple(asked)
+
+
 def mentions_beside_launches(file: CudaFile, kernel: KernelText) -> tuple[int, ...]:
     """Lines in which the kernel is named but neither declared nor launched nor asked about: launched from there,
     perhaps, by a pointer or by `cudaLaunchKernel`."""
