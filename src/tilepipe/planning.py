@@ -133,13 +133,16 @@ def _stays_narrow(job: Job, model: KernelModel) -> tuple[Diagnostic, ...]:
 
 def _no_prediction(job: Job) -> Diagnostic:
     """TP123: what the problem file would have to say for the time model."""
-    problem, examples = job.problem, {"flops": 'flops = "2*M*N*K"', "tile": "tile = { K = 32 }"}
-    missing = [k for k in examples if problem is None or getattr(problem, k) is None]
-    if job.tile_count is not None and "tile" in missing:
-        missing.remove("tile")
+    problem = job.problem
+    names = " or ".join(job.main_size or ())
+    wanted = []
+    if problem is None or problem.flops is None:
+        wanted.append(f"`flops`, the operations of a launch as an expression in {names.replace(' or ', ', ')}")
+    if job.tile_count is None:
+        wanted.append(f"`tile = {{ SIZE = … }}`, where SIZE is {names} and … what one tile takes of it")
     text = "candidates are ranked without a prediction: compute and load of a tile are not known"
-    advice = "say in the problem file, for example, " + " and ".join(f"`{examples[k]}`" for k in missing)
-    return Diagnostic("TP123", "note", text, help=advice if missing else "")
+    advice = "say in the problem file " + "; and ".join(wanted)
+    return Diagnostic("TP123", "note", text, help=advice if wanted else "")
 
 
 def candidate_report(
