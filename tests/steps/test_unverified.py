@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import re
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_what_to_say_of_the_work_names_the_sizes_of_the_problem(tmp_path: Path) 
     for suffix in (".cu", ".toml"):
         (tmp_path / "d").with_suffix(suffix).write_text(DESCEND.with_suffix(suffix).read_text())
     problem = tmp_path / "d.toml"
-    text = problem.read_text().replace("K = ", "LENGTH = ").replace('"K"', '"LENGTH"').replace("*K", "*LENGTH")
+    text = re.sub(r"\bK\b", "LENGTH", problem.read_text())
     problem.write_text("".join(line for line in text.splitlines(True) if not line.startswith("tile")))
     planned = preconditions_and_variant(opened(tmp_path / "d.cu"))
     assert isinstance(planned, Planned)
