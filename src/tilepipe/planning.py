@@ -137,7 +137,9 @@ def _no_prediction(job: Job) -> Diagnostic:
     names = " or ".join(job.main_size or ())
     wanted = []
     if problem is None or problem.flops is None:
-        wanted.append(f"`flops`, the operations of a launch as an expression in {names.replace(' or ', ', ')}")
+        wanted.append(
+            f"`flops`, the operations of a launch as an expression in {names.replace(' or ', ', ')}"
+        )
     if job.tile_count is None:
         wanted.append(f"`tile = {{ SIZE = … }}`, where SIZE is {names} and … what one tile takes of it")
     text = "candidates are ranked without a prediction: compute and load of a tile are not known"

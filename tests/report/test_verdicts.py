@@ -81,7 +81,9 @@ def test_there_is_none_without_a_choice() -> None:
     ("before", "after", "status"),
     [(9, 8, "passed"), (2, 2, "passed"), (2, 1, "failed"), (1, 1, "passed"), (4, 0, "failed")],
 )
-def test_a_lone_block_where_there_were_several_fails_and_a_cliff_alone_does_not(before: int, after: int, status: str) -> None:
+def test_a_lone_block_where_there_were_several_fails_and_a_cliff_alone_does_not(
+    before: int, after: int, status: str
+) -> None:
     budget = (BudgetRow(1, 1, before, before, "shared"), BudgetRow(3, 3, after, after, "shared"))
     assert statuses(replace(PIPELINED, budget=budget))[LONE] == status
 
