@@ -14,7 +14,7 @@ from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import Stash, stash
 from tilepipe.kernel.widen import FULL_WIDTH, Widened, covered
-from tilepipe.plan.candidates import Wishes, base_id
+from tilepipe.plan.candidates import NOT_ASKED, Wishes, base_id
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
 from tilepipe.report import (
@@ -195,8 +195,9 @@ def _what_would_help(planned: Planned) -> str:
         return other
     if job.problem is None and planned.model.max_threads is None:
         return "say how many threads a block has: __launch_bounds__(N), or a problem file (`tilepipe init` drafts one)"
-    if isinstance(job.wishes, Wishes) and job.wishes.specific:
-        return "widen --candidate, --variant, --stages or --form"
+    others = [c.id for c in planned.plan.candidates if c.reason == NOT_ASKED]
+    if others:
+        return f"ask for another one that can be built: --candidate {_some(others)}"
     return "all reasons are in the table, and with --json"
 
 
