@@ -22,7 +22,7 @@ from tilepipe.kernel.vectorstores import vector_asks
 from tilepipe.kernel.widen import Narrow, Widened, constants_wanted
 from tilepipe.launch import Device
 from tilepipe.options import Options
-from tilepipe.plan.candidates import Resources, Wishes, make_plan
+from tilepipe.plan.candidates import MAX_STAGES, Resources, Wishes, make_plan
 from tilepipe.plan.padded import with_padded, with_padded_passed_over, without_padding
 from tilepipe.plan.tiles import TileCounter, tile_counter
 from tilepipe.plan.types import Plan
@@ -267,6 +267,8 @@ class Job:
         if any(wishes.admit(c) for c in plan.candidates):
             return plan
         listed = others_listed([c.id for c in plan.candidates], wishes.candidate)
+        if wishes.stages is not None and wishes.stages > MAX_STAGES:
+            listed = f"--stages is 2 to {MAX_STAGES}, or 1 for `prefetch`; {listed}"
         return error("TP124", f"there is no candidate {wishes.words}", help=listed)
 
     @property

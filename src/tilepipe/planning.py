@@ -14,7 +14,7 @@ from tilepipe.job import Job
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.slots import Stash, stash
 from tilepipe.kernel.widen import FULL_WIDTH, Widened, covered
-from tilepipe.plan.candidates import Wishes, base_id
+from tilepipe.plan.candidates import NOT_ASKED, Wishes, base_id
 from tilepipe.plan.types import Candidate, Plan
 from tilepipe.problem.expressions import evaluate
 from tilepipe.report import (
@@ -133,13 +133,18 @@ def _stays_narrow(job: Job, model: KernelModel) -> tuple[Diagnostic, ...]:
 
 def _no_prediction(job: Job) -> Diagnostic:
     """TP123: what the problem file would have to say for the time model."""
-    problem, examples = job.problem, {"flops": 'flops = "2*M*N*K"', "tile": "tile = { K = 32 }"}
-    missing = [k for k in examples if problem is None or getattr(problem, k) is None]
-    if job.tile_count is not None and "tile" in missing:
-        missing.remove("tile")
+    problem = job.problem
+    names = " or ".join(job.main_size or ())
+    wanted = []
+    if problem is None or problem.flops is None:
+        wanted.append(
+            f"`flops`, the operations of a launch as an expression in {names.replace(' or ', ', ')}"
+        )
+    if job.tile_count is None:
+        wanted.append(f"`tile = {{ SIZE = … }}`, where SIZE is {names} and … what one tile takes of it")
     text = "candidates are ranked without a prediction: compute and load of a tile are not known"
-    advice = "say in the problem file, for example, " + " and ".join(f"`{examples[k]}`" for k in missing)
-    return Diagnostic("TP123", "note", text, help=advice if missing else "")
+    advice = "say in the problem file " + "; and ".join(wanted)
+    return Diagnostic("TP123", "note", text, help=advice if wanted else "")
 
 
 def candidate_report(
@@ -190,8 +195,9 @@ def _what_would_help(planned: Planned) -> str:
         return other
     if job.problem is None and planned.model.max_threads is None:
         return "say how many threads a block has: __launch_bounds__(N), or a problem file (`tilepipe init` drafts one)"
-    if isinstance(job.wishes, Wishes) and job.wishes.specific:
-        return "widen --candidate, --variant, --stages or --form"
+    others = [c.id for c in planned.plan.candidates if c.reason == NOT_ASKED]
+    if others:
+        return f"ask for another one that can be built: --candidate {_some(others)}"
     return "all reasons are in the table, and with --json"
 
 

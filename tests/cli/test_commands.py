@@ -385,7 +385,9 @@ def test_init_writes_beside_and_overwrites_nothing(steps: FakeSteps, kernel: Pat
 
 def test_gpus_shows_the_cliffs(capsys: Capture) -> None:
     assert main(["gpus"]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("sm_86"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and not any(line.endswith(" ") for line in lines)
+    line = next(line for line in lines if line.startswith("sm_86"))
     assert line.split()[:7] == ["sm_86", "102400", "1536", "16", "yes", "101376", "50176"]
 
 

@@ -7,8 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 TILEPIPE = [sys.executable, "-c", "from tilepipe.cli.main import entry; entry()"]
 
+SCALE = Path(__file__).parents[2] / "examples" / "stream_scale.cu"
 HEAVY = ("numpy", "tree_sitter", "llvmlite", "cuda", "rich.console", "ml_dtypes", "tilepipe.report")
 
 
@@ -38,7 +41,24 @@ def test_a_terminal_without_our_characters_gets_others() -> None:
     assert b"TP141 error" in done.stderr
 
 
-def test_a_closed_pipe_is_quiet() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("explain",), ("gpus",), ("emulate", str(SCALE)), ("rewrite", str(SCALE)), ("check", str(SCALE))],
+    ids=lambda a: a[0],
+)
+def test_a_closed_pipe_is_quiet(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*TILEPIPE, *arguments], stdout=writing, stderr=subprocess.PIPE, check=False, timeout=120
+    )
+    os.close(writing)
+    assert done.returncode == 141
+    said = done.stderr.decode()
+    assert "Error" not in said and "TP199" not in said and "Traceback" not in said, said
+
+
+def test_a_pipe_that_is_closed_while_a_command_runs() -> None:
     with subprocess.Popen([*TILEPIPE, "explain"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()

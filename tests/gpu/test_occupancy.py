@@ -170,9 +170,18 @@ def test_three_digit_architectures(text: str) -> None:
     assert normalise_arch(text) == ARCHS["sm_103"]
 
 
-@pytest.mark.parametrize("text", ["", "sm_", "sm_95", "hopper", "sm_9000", "70", "sm_90b", "-90"])
+@pytest.mark.parametrize("text", ["", "sm_", "sm_95", "hopper", "sm_9000", "sm_90b", "-90"])
 def test_unknown_architectures_are_refused(text: str) -> None:
     answer = normalise_arch(text)
     assert isinstance(answer, Refusal)
     assert answer.diagnostics[0].code == "TP110" and "sm_86" in answer.diagnostics[0].help
     assert answer.exit_code == 2
+    assert "unknown" in answer.diagnostics[0].message
+
+
+@pytest.mark.parametrize("text", ["sm_70", "70", "7.2", "compute_61"])
+def test_old_architectures_are_unsupported(text: str) -> None:
+    answer = normalise_arch(text)
+    assert isinstance(answer, Refusal)
+    message = answer.diagnostics[0].message
+    assert "older than sm_75" in message and "unknown" not in message

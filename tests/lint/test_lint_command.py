@@ -34,6 +34,35 @@ def test_a_clean_file_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err.endswith(": no findings\n")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("__global__", "__device__ int undefined() { return not_there; }\n__global__", "TP200"),
+        ("__global__", '#include "not_there.h"\n__global__', "TP201"),
+    ],
+)
+def test_that_nothing_is_found_in_what_does_not_compile_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, code: str
+) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text((CASES / "TP502" / "good_ring.cu").read_text().replace(old, new, 1))
+    assert main(["lint", str(path), "--json"]) == 2
+    shown = capsys.readouterr()
+    assert code in shown.err and "no findings" not in shown.err and "does not compile" in shown.err
+    assert [e["code"] for e in json.loads(shown.out)["compile_errors"]] == [code]
+
+
+def test_a_second_kernel_that_does_not_compile_is_seen_unless_another_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "k.cu"
+    good = (CASES / "TP502" / "good_ring.cu").read_text()
+    path.write_text(good + "__global__ void other(int* p) { *p = not_there; }\n")
+    assert main(["lint", str(path)]) == 2
+    assert "not_there" in capsys.readouterr().err
+    assert main(["lint", str(path), "-k", "rowsum"]) == 0
+
+
 def test_json_names_code_place_and_fix(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", str(broken), "--json"]) == 3
     finding = json.loads(capsys.readouterr().out)["findings"][0]
@@ -62,6 +91,8 @@ def test_a_kernel_that_is_not_followed_is_named_on_request_only(
 ) -> None:
     path = tmp_path / "k.cu"
     text = (CASES / "TP502" / "good_ring.cu").read_text()
+    declared = "__device__ int unknown_count();\n__global__"
+    text = text.replace("__global__", declared, 1)
     path.write_text(text.replace("wait_prior(STAGES - 2)", "wait_prior(unknown_count())"))
     assert main(["lint", str(path)]) == 0
     messages = capsys.readouterr().err

@@ -61,7 +61,7 @@ def statuses(report: RunReport) -> list[str]:
     return [item.status for item in checklist(report)]
 
 
-CLIFF, STAGES, FIRST, LAST, CORRECT, OVERLAP, FASTER, SPILLS = range(8)
+LONE, STAGES, FIRST, LAST, CORRECT, OVERLAP, FASTER, SPILLS = range(8)
 
 
 def test_all_of_the_checklist_passes_with_full_evidence() -> None:
@@ -81,9 +81,11 @@ def test_there_is_none_without_a_choice() -> None:
     ("before", "after", "status"),
     [(9, 8, "passed"), (2, 2, "passed"), (2, 1, "failed"), (1, 1, "passed"), (4, 0, "failed")],
 )
-def test_the_cliff(before: int, after: int, status: str) -> None:
+def test_a_lone_block_where_there_were_several_fails_and_a_cliff_alone_does_not(
+    before: int, after: int, status: str
+) -> None:
     budget = (BudgetRow(1, 1, before, before, "shared"), BudgetRow(3, 3, after, after, "shared"))
-    assert statuses(replace(PIPELINED, budget=budget))[CLIFF] == status
+    assert statuses(replace(PIPELINED, budget=budget))[LONE] == status
 
 
 def test_races_decide_whether_stages_alternate() -> None:

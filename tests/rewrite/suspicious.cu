@@ -1888,3 +1888,83 @@ constexpr int M = 128, N = 0;
         __syncthreads();
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// pointers_initialised_in_parentheses: exact
+    __shared__ float s[2][64];
+    float sum = 0.0f;
+    float* whole((float*)s), *own(&s[threadIdx.x / 64][threadIdx.x % 64]);
+    for (int k = 0; k < n; ++k) {
+        const float* from(a + k * 128 + threadIdx.x);
+        *own = *from;
+        __syncthreads();
+        const float* row(&s[1][0]);
+        for (int i = 0; i < 128; ++i) {
+            const float* at(whole + i);
+            sum = sum * 0.5f + *at * row[63 - (i & 63)];
+        }
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// output_of_the_program: exact
+#include <cstdio>
+#include <cassert>
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int shift = 0;
+    for (int k = 0; k < n; ++k) {
+        printf("%d", shift);
+        s[threadIdx.x] = a[k * 128 + ((threadIdx.x + shift) & 127)];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        shift = k & 1;
+        assert(n);
+        if (sum == 0.25f && k > 0) printf("%d %f %p", k, s[0], s);
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum + shift;
+
+//// a_function_of_that_name: exact
+__device__ __forceinline__ void printf(int& at, float) { at += 1; }
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int shift = 0;
+    for (int k = 0; k < n; ++k) {
+        s[threadIdx.x] = a[k * 128 + ((threadIdx.x + shift) & 127)];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        printf(shift, 1.0f);
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// output_that_the_load_counts: TP018
+#include <cstdio>
+//// body
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int shift = 0;
+    for (int k = 0; k < n; ++k) {
+        shift = printf("%d", k);
+        s[threadIdx.x] = a[k * 128 + ((threadIdx.x + shift) & 127)];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+
+//// a_pointer_in_parentheses_to_what_the_compute_writes: TP013
+    __shared__ float s[128];
+    float sum = 0.0f;
+    int shift = 0;
+    for (int k = 0; k < n; ++k) {
+        int* moved(&shift + 0);
+        s[threadIdx.x] = a[k * 128 + ((threadIdx.x + shift) & 127)];
+        __syncthreads();
+        for (int i = 0; i < 128; ++i) sum = sum * 0.5f + s[i];
+        *moved = sum > 0.0f;
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;

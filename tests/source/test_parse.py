@@ -169,6 +169,14 @@ def test_closing_needs_a_bracket() -> None:
         ("int x(a * b);", "initializer_list"),
         ("T v(a, b[2]);", "initializer_list"),
         ("for (int j(k); j < n; ++j) { }", "initializer_list"),
+        ("const float* q(&t[0][0]);", "initializer_list"),
+        ("const float* q(t + k), *const r(t - k * 3);", "initializer_list"),
+        ("float& q(*p->x);", "initializer_list"),
+        ("const float* q((const float*)t);", "initializer_list"),
+        ("const float* from(a + k * 128 + i);", "initializer_list"),
+        ("// why\n float* q(t + 1), r(t[0] + 2);", "initializer_list"),
+        ("for (const float* p(t + 1); p < q; ++p) { }", "initializer_list"),
+        ("const float* g(const float*, int n);", "parameter_list"),
         ("float v(3.0f);", "argument_list"),
         ("float g();", "parameter_list"),
         ("float g(int);", "parameter_list"),
@@ -185,6 +193,11 @@ def test_initialisers_in_parentheses_are_none_of_a_function(text: str, kind: str
     lists = {"initializer_list", "argument_list", "parameter_list"}
     assert found & lists == {kind}
     assert tree.text_of(tree.root) == tree.source.text
+
+
+def test_a_function_whose_parameters_do_not_parse_is_none_that_is_initialised() -> None:
+    tree = parse(SourceFile("a.cu", "int z; float* f(T + x) { return 0; }"))
+    assert tree.errors() and not any(n.type == "initializer_list" for n in nodes(tree.root))
 
 
 def test_declarations_of_functions_stay_outside_of_functions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tilepipe.rewrite import Rewrite
 from tilepipe.steps import draft, rewrite, run
 
 SGEMM = Path(__file__).parents[2] / "examples" / "sgemm_tiled.cu"
+DESCEND = Path(__file__).parents[1] / "zoo" / "sgemm_descend.cu"
 
 
 def opened(path: Path) -> Job:
@@ -72,12 +74,24 @@ def test_a_problem_that_tells_no_work_is_noted(alone: Path) -> None:
     assert isinstance(planned, Planned)
     (note,) = (d for d in planned.report.diagnostics if d.code == "TP123")
     assert note.severity == "note"
-    assert "flops" in note.help and "tile" not in note.help
+    assert "`flops`" in note.help and "in M, N, K" in note.help and "tile =" not in note.help
     problem.write_text("".join(line for line in full.splitlines(True) if not line.startswith("tile")))
     planned = preconditions_and_variant(opened(alone))
     assert isinstance(planned, Planned)
     assert "TP123" not in {d.code for d in planned.report.diagnostics}
     assert planned.viable()[0].predicted_speedup
+
+
+def test_what_to_say_of_the_work_names_the_sizes_of_the_problem(tmp_path: Path) -> None:
+    for suffix in (".cu", ".toml"):
+        (tmp_path / "d").with_suffix(suffix).write_text(DESCEND.with_suffix(suffix).read_text())
+    problem = tmp_path / "d.toml"
+    text = re.sub(r"\bK\b", "LENGTH", problem.read_text())
+    problem.write_text("".join(line for line in text.splitlines(True) if not line.startswith("tile")))
+    planned = preconditions_and_variant(opened(tmp_path / "d.cu"))
+    assert isinstance(planned, Planned)
+    (note,) = (d for d in planned.report.diagnostics if d.code == "TP123")
+    assert "where SIZE is M or N or LENGTH" in note.help and "flops" not in note.help
 
 
 def test_a_draft_says_what_a_tile_is(alone: Path) -> None:

@@ -73,6 +73,30 @@ def test_a_candidate_that_is_there_but_rejected_has_its_own_reason() -> None:
     assert (said.code, code) == ("TP151", 1)
     assert "mixed-2-ring: every buffer can be copied asynchronously" in said.message
     assert "cp_async" not in said.message.replace("asynchronously", "")
+    assert "can be built: --candidate ldg-2-ring and " in said.help
+
+
+def test_no_other_candidate_is_offered_where_none_can_be_built(tmp_path: Path) -> None:
+    """How often the copy loop turns is not known, so that nothing can wait in registers, and sm_75 has no other way."""
+    source = tmp_path / "k.cu"
+    source.write_text(
+        "__global__ __launch_bounds__(64) void f(const float* __restrict__ a, float* c, int n, int step) {\n"
+        "    __shared__ float s[256];\n    float sum = 0;\n    for (int k = 0; k < n; ++k) {\n"
+        "        for (int i = threadIdx.x; i < 256; i += step)\n"
+        "            s[i] = a[k * 256 + i];\n        __syncthreads();\n"
+        "        sum += s[63 - threadIdx.x];\n        __syncthreads();\n    }\n    c[threadIdx.x] = sum;\n}\n"
+    )
+    said, code = checked(source, variant="ldg", arch="sm_75")
+    assert (said.code, code) == ("TP151", 1)
+    assert "the loop around the load at line 6" in said.message
+    assert "--candidate" not in said.help
+    said, _ = checked(source, variant="ldg", arch="sm_80")
+    assert "can be built: --candidate cp_async-2-ring and" in said.help
+
+
+def test_too_many_stages_are_told_how_many_there_may_be() -> None:
+    said, _ = checked(SGEMM, stages=99)
+    assert said.help.startswith("--stages is 2 to 8")
 
 
 @pytest.mark.parametrize("dialect", ["c++11", "c++14", "c++99", "gnu"])

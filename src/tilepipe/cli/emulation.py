@@ -28,6 +28,13 @@ def blocks_of(text: str) -> int | None:
 
 def print_emulation(result: Emulation, console: Console) -> None:
     """A verdict, a row for each size, and where memory is used badly, at the size with most requests."""
+    from tilepipe.report.terminal import unpadded
+
+    with unpadded(console):
+        _print(result, console)
+
+
+def _print(result: Emulation, console: Console) -> None:
     verdict = "clean" if result.is_clean else "NOT clean"
     sizes = f"{len(result.runs)} size{'' if len(result.runs) == 1 else 's'}"
     copies = " and ".join(result.copies)

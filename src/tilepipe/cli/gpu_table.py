@@ -8,6 +8,7 @@ from rich.table import Table
 
 from tilepipe.cli.streams import console
 from tilepipe.gpu import ARCHS, shared_cliffs
+from tilepipe.report.terminal import unpadded
 
 CLIFFS = (1, 2, 3, 4, 6, 8)  # resident blocks whose limit is shown
 
@@ -33,8 +34,9 @@ def print_gpus() -> None:
             arch.card.name,
         )
     out = console(sys.stdout)
-    out.print(table)
-    out.print(
-        "\nn fit: the most bytes of shared memory that a block may use so that n blocks fit on an SM; one "
-        "byte more is the cliff.\nEvery SM has 65536 registers, up to 255 a thread."
-    )
+    with unpadded(out):
+        out.print(table)
+        out.print(
+            "\nn fit: the most bytes of shared memory that a block may use so that n blocks fit on an SM; one "
+            "byte more is the cliff.\nEvery SM has 65536 registers, up to 255 a thread."
+        )

@@ -30,8 +30,9 @@ def exit_code_of(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print("tilepipe: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader, `head` say, has seen enough; stdout and stderr may be one pipe
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return PIPE_CLOSED
     except OSError as failure:
         return _stdout_is_full(failure) if failure.errno in _NO_ROOM else _internal_error(failure)

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 FOUND = 3
 SCHEMA_VERSION = 1
+_UNCOMPILED = ("TP200", "TP201")
 
 
 def run_lint(path: str, options: Options, fix: bool, verbose: bool, json: str | None) -> int:
-    """Lint the file at `path`; the exit code: 0 clean, 3 findings, 2 where it could not be read."""
+    """Lint the file at `path`; the exit code: 0 clean, 3 findings, 2 where it could not be read or nothing was found in
+    what does not compile."""
     from tilepipe.lint import lint
     from tilepipe.opening import read_source
 
@@ -55,12 +57,34 @@ def run_lint(path: str, options: Options, fix: bool, verbose: bool, json: str | 
     print_diagnostics(shown)
     if verbose:
         print_diagnostics(report.notes)
-    failed = deliver_json(_as_json(path, report, fixed, emulated), json)
+    wrong = None if shown else _compile_error(path, options)
+    failed = deliver_json(_as_json(path, report, fixed, emulated, wrong), json)
     if failed is not None:
         return _refuse(failed)
+    if wrong is not None:
+        progress(f"{path}: nothing was found, but it does not compile")
+        return _refuse(wrong)
     if not shown:
         progress(f"{path}: no findings{_not_followed(report, options.problem is not None)}")
     return FOUND if shown else 0
+
+
+def _compile_error(path: str, options: Options) -> Refusal | None:
+    """TP200, TP201: the file does not compile, so that "no findings" would say nothing of it. None also where no
+    compiler is at hand, or it is not told enough (which instance of a template)."""
+    from dataclasses import replace
+
+    from tilepipe.opening import open_jobs
+
+    jobs = open_jobs(path, replace(options, device="cpu"), runs=False)
+    if isinstance(jobs, Refusal):
+        return None
+    units = [job.unit() for job in jobs if job.instance is not None or not job.kernel.template]
+    if not units:
+        return None
+    unit = replace(units[0], beside=tuple((u.kernel, u.instantiate) for u in units[1:]))
+    told = jobs[0].toolchain.answer(unit, ())
+    return told if isinstance(told, Refusal) and told.diagnostics[0].code in _UNCOMPILED else None
 
 
 def _not_followed(report: Report, emulated: bool) -> str:
@@ -154,7 +178,11 @@ def _emulated(path: str, options: Options) -> tuple[Diagnostic, ...] | Refusal:
 
 
 def _as_json(
-    path: str, report: Report, fixed: Sequence[Finding], emulated: Sequence[Diagnostic]
+    path: str,
+    report: Report,
+    fixed: Sequence[Finding],
+    emulated: Sequence[Diagnostic],
+    wrong: Refusal | None,
 ) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
@@ -164,6 +192,7 @@ def _as_json(
         "fixed": [{"kernel": f.kernel, **_one(f.diagnostic)} for f in fixed],
         "notes": [_one(d) for d in report.notes],
         "without_pipeline": list(report.plain),
+        "compile_errors": [_one(d) for d in wrong.diagnostics] if wrong is not None else [],
     }
 
 

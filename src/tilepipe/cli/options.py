@@ -187,7 +187,7 @@ CHOICE = {
         Annotated[
             int | None,
             _option(
-                _CHOICE, "--stages", metavar="N", min=1, help="Only this many stages; 1 is the original."
+                _CHOICE, "--stages", metavar="N", min=1, help="Only this many stages: 2 to 8; 1 is prefetch."
             ),
         ],
         None,

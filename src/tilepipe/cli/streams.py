@@ -20,7 +20,12 @@ def console(stream: TextIO) -> Console:
     """A console on `stream`: coloured on a terminal unless NO_COLOR is set, else plain text."""
     from rich.console import Console
 
-    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            """Ends the command like every other write that nobody reads (`guard.py`), not with Rich's own exit code."""
+            raise BrokenPipeError
+
+    return Plain(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:

@@ -159,6 +159,12 @@ def normalise_arch(name: str) -> Arch | Refusal:
     match = _ARCH_NAME.fullmatch(name.strip().lower())
     digits = "" if match is None else match[1] or match[2] + match[3]
     arch = ARCHS.get(f"sm_{digits}")
-    if arch is None:
-        return error("TP110", f"unknown architecture `{name}`", help=f"use one of {', '.join(ARCHS)}")
-    return arch
+    if arch is not None:
+        return arch
+    advice = f"use one of {', '.join(ARCHS)}"
+    oldest = next(iter(ARCHS))
+    if digits and int(digits) < int(oldest.removeprefix("sm_")):
+        return error(
+            "TP110", f"`{name}` is older than {oldest}, the oldest architecture supported", help=advice
+        )
+    return error("TP110", f"unknown architecture `{name}`", help=advice)

@@ -153,6 +153,16 @@ class Calls(Places):
             return self._walk(arguments)
         if self._converts(node) or (self._known_here(node) and (name in known.CASTS or known.is_pure(name))):
             return self._walk(arguments)
+        if (
+            name in known.BY_VALUE
+            and self._known_here(node)
+            and name not in self.functions
+            and not self.lookup(name)
+        ):
+            bases = self._walk(arguments)
+            self.out.reads += self.accesses(bases, node)
+            self.out.opaque.append((name, self.where(node)))
+            return NOTHING
         return self._unknown(name, arguments, node)
 
     def _converts(self, node: Node) -> bool:

@@ -11,6 +11,8 @@ READS = frozenset({"__ldg", "__ldcs", "__ldca", "__ldcg", "__ldlu", "__ldcv"})
 ATOMICS = frozenset(
     f"atomic{what}" for what in ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Exch", "CAS")
 )
+# They have effects of their own, but change nothing of the program's (on a device `printf` knows no `%n`).
+BY_VALUE = frozenset({"printf", "assert"})
 CASTS = frozenset({"reinterpret_cast", "static_cast", "const_cast"})
 # Function -> indices of arguments that it (defines, reads memory through, writes memory through).
 MATRIX = {

@@ -147,7 +147,8 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
             "the kernel's text is not understood here",
             file.source.place(broken[0]),
             "not understood",
-            "take macros apart that hide statements or types at this place",
+            "take macros apart that hide statements or types at this place; give an initialiser in parentheses "
+            "behind `=`",
         )
     taken = taken_coordinate(file, kernel)
     if taken is not None:

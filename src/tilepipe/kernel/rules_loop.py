@@ -97,6 +97,14 @@ def structure(q: LoopFacts) -> Refusal | None:
                 f"`{word}` here",
                 "end the loop by its condition, or move the early exit out of the loop",
             )
+        if {"structure", "barrier", "asm"} <= flags:
+            return refusal(
+                "TP020",
+                "a barrier with a number of threads need not be one of the whole block",
+                q.source.place(statement.span),
+                "so many threads wait here",
+                "where all threads of the block take part write __syncthreads(), or `bar.sync 0;` without a number",
+            )
         if "structure" in flags:
             return refusal(
                 "TP020",

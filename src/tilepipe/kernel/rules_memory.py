@@ -49,7 +49,7 @@ def loader_is_pure(q: LoopFacts) -> Refusal | None:
     for item in sorted(q.split.loader, key=lambda i: i.order):
         own = item.own
         if own.opaque:
-            return q.unknown_call(own, "the load phase calls {}, whose effect is not known")
+            return q.unknown_call(own, "the load of the next tile depends on {}, whose effect is not known")
         if own.shared_reads() & written or own.flags & {"asm", "warp", "barrier"}:
             what = (
                 "reads shared memory that the loop writes" if own.shared_reads() & written else "is not plain"
@@ -62,12 +62,15 @@ def loader_is_pure(q: LoopFacts) -> Refusal | None:
                 "compute addresses and counters of the load without the tile's own data",
             )
         if own.global_writes():
+            known = all(write.base is not None for write in own.global_writes())
             return refusal(
                 "TP016",
-                "the load phase writes global memory",
+                "the load phase writes global memory"
+                if known
+                else "the load phase stores to what is not followed, which may be global memory",
                 q.source.place(item.statement.span),
                 "written here",
-                "store to global memory in the compute phase",
+                "store to global memory in the compute phase" if known else _FOLLOWED,
             )
     return None
 
@@ -197,19 +200,28 @@ def _meeting(q: LoopFacts, item: Item, write: Access, load_item: Item, load: Acc
     return Meeting(array, item, write.span, load_item, load.span, refused)
 
 
+_FOLLOWED = (
+    "store to a local array or through a pointer parameter by name; what operators and functions return "
+    "(`operator[]` of a class) is not followed"
+)
+
+
 def _may_alias(
     q: LoopFacts, item: Item, written: Symbol | None, load_item: Item, loaded: Symbol | None
 ) -> Refusal | None:
-    names = {s.name for s in (written, loaded) if s is not None}
     if written is not None and loaded is not None:
         constant = loaded.kind == "file" and loaded.const
-        if written.restrict or loaded.restrict or names & q.no_alias or constant:
+        if written.restrict or loaded.restrict or {written.name, loaded.name} & q.no_alias or constant:
             return None
-    known = " and ".join(f"`{n}`" for n in sorted(names)) or "two pointers"
-    return refusal(
-        "TP016",
-        f"{known} may alias: a store of one tile may change what a later tile loads",
-        q.source.place(item.statement.span),
-        f"stored here; loaded at line {q.line(load_item.statement.span)}",
-        "declare the pointers __restrict__, or state --assume no-alias=NAME",
-    )
+        both = f"`{written.name}` and `{loaded.name}`"
+        message = f"{both} may alias: a store of one tile may change what a later tile loads"
+        remedy = "declare the pointers __restrict__, or state --assume no-alias=NAME"
+    elif written is None:
+        known = f"`{loaded.name}`" if loaded is not None else "memory"
+        message = f"where this stores to is not followed: it may change {known} that a later tile loads"
+        remedy = _FOLLOWED
+    else:
+        message = f"where the tile is loaded from is not followed: a store to `{written.name}` may change it"
+        remedy = "load through a pointer parameter by name, not through what operators and functions return"
+    place, at = q.source.place(item.statement.span), q.line(load_item.statement.span)
+    return refusal("TP016", message, place, f"stored here; loaded at line {at}", remedy)

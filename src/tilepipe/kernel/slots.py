@@ -140,7 +140,7 @@ def _slot(model: KernelModel, site: LoadSite) -> Slot | str:
     count = 1
     for trips in site.trips:
         if trips is None:
-            return f"the trip count of the copy loop around line {line} is not known at compile time"
+            return f"the trip count of the loop around the load at line {line} is not known at compile time"
         count *= max(trips.count, 1)
     uses = _named(file, site.item, f"{found.source} {found.guard}")
     why = _not_ahead(model, site.item, found, uses)

@@ -47,9 +47,8 @@ def the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
             "give it another name",
         )
     if not found:
-        return refusal(
-            "TP001", f"no tile loop in `{analysed.kernel.name}`: {_why_none(file, effects, analysed)}", place
-        )
+        reason, remedy = _why_none(file, effects, analysed)
+        return refusal("TP001", f"no tile loop in `{analysed.kernel.name}`: {reason}", place, help=remedy)
     if len(found) > 1:
         lines = ", ".join(str(file.source.line_of(t.loop.span.start)) for t in found)
         return refusal(
@@ -62,19 +61,35 @@ def the_loop(file: CudaFile, analysed: Analysed) -> TileLoop | Refusal:
     return found[0]
 
 
-def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> str:
-    if not effects.shared_writes() and "barrier" not in effects.flags:
-        return "it has neither shared memory nor a barrier"
+_BARRIERS = (
+    "put __syncthreads() between filling a tile and computing on it, and at the end of the loop's body"
+)
+
+
+def _why_none(file: CudaFile, effects: Effects, analysed: Analysed) -> tuple[str, str]:
+    """Why there is no tile loop, and the edit that would make one ("" where that is another kernel)."""
+    shared = {s for statement in analysed.body.walk() for s in statement.declares if s.kind == "shared"}
     barriers = [s for s in analysed.body.walk() if "barrier" in s.own.flags]
-    if barriers and all(s.context or s.kind == "declaration" for s in barriers):
-        return (
+    objects = sorted(s.name for s in shared - effects.shared_writes() if not s.rank and not s.pointer)
+    if objects and not effects.shared_writes() and any(w.base is None for w in effects.writes):
+        reason = f"`{objects[0]}` in shared memory is no array: what is stored to members of an object is not followed"
+        return reason, "declare each tile as a `__shared__` array of its own"
+    if not barriers:
+        if not shared and not effects.shared_writes():
+            return "it has neither shared memory nor a barrier", ""
+        return "it has shared memory, but no barrier", _BARRIERS
+    if not shared and not effects.shared_writes():
+        return "it has barriers, but stores nothing to shared memory", ""
+    if all(s.context or s.kind == "declaration" for s in barriers):
+        reason = (
             "its barriers stand in a function that it calls, and loops of called functions are not pipelined"
         )
+        return reason, "write the loop in the kernel itself"
     mixed = next(mixed_registers(analysed.body), None)
     if mixed is not None:
         load, other = (file.source.line_of(s.span.start) for s in (mixed.load, mixed.other))
         return (
-            f"`{mixed.symbol.name}` takes loads from global memory (line {load}) and from the tile (line {other}); "
-            "give each a variable of its own"
+            f"`{mixed.symbol.name}` takes loads from global memory (line {load}) and from the tile (line {other})",
+            "give each a variable of its own",
         )
-    return "no loop both fills shared memory from global memory and computes on it behind barriers"
+    return "no loop both fills shared memory from global memory and computes on it behind barriers", ""

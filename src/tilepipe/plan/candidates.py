@@ -16,6 +16,7 @@ from tilepipe.plan.budget import TileWork, budget, compute_load_ratio, predicted
 from tilepipe.plan.types import Api, BudgetRow, Candidate, Form, Fragments, Plan, Remedy, Variant
 
 MAX_STAGES = 8
+NOT_ASKED = "not asked for"  # of a candidate that could be built
 STATIC_LIMIT = 48 * 1024  # bytes of static shared memory that the assembler accepts
 # Deeper rings than four paid on small grids only (docs/measurements.md), so six stands for them.
 _TRIED = (2, 3, 4, 6)
@@ -300,7 +301,9 @@ class _Judge:
                 continue
             line = self.model.file.source.line_of(site.span.start)
             if any(t is None for t in site.trips):
-                return f"the trip count of the copy loop around line {line} is not known at compile time"
+                return (
+                    f"the trip count of the loop around the load at line {line} is not known at compile time"
+                )
             if site.type is None:
                 return f"the type of the load at line {line} is not known"
             count = 1
@@ -320,7 +323,7 @@ class _Judge:
 
     def _wanted(self, c: Candidate) -> str | None:
         if self.wishes.specific:
-            return None if self.wishes.admit(c) else "not asked for"
+            return None if self.wishes.admit(c) else NOT_ASKED
         if c.fragments and self.wishes.fragments == "off":
             return "--fragments off"
         if c.fragments and c.variant == "cp_async" and c.stages not in _TRIED_WITH_FRAGMENTS:

@@ -319,17 +319,15 @@ class _Reader:
         if value is None:
             return None
         names = next(iter(sizes.values()))
-        valid = isinstance(value, dict) and len(value) == 1
-        if not valid or any(
-            name not in names or type(step) is not int or step < 1 for name, step in value.items()
-        ):
-            self.fail(
-                "`tile` is not one size name and what a tile takes of it",
-                "e.g. tile = { K = 64 }",
-                table,
-                "tile",
-            )
-        return MappingProxyType(dict(value))
+        form = f"`tile = {{ SIZE = 64 }}`, say, where SIZE is {' or '.join(names)}" if names else "remove it"
+        if not isinstance(value, dict) or len(value) != 1:
+            self.fail("`tile` is not one size name and what a tile takes of it", form, table, "tile")
+        ((name, step),) = value.items()
+        if name not in names:
+            self.fail(f"`tile` names `{name}`, which is no size of this kernel", form, table, "tile")
+        if type(step) is not int or step < 1:
+            self.fail(f"`tile` says that a tile takes {step!r} of `{name}`", "a number from 1", table, "tile")
+        return MappingProxyType({name: step})
 
     def check_names(self, problem: KernelProblem, table: str) -> None:
         """Array names are unique and differ from size names, so a reference means one thing by a name."""

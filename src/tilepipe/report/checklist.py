@@ -24,7 +24,7 @@ def with_checklist(report: RunReport) -> RunReport:
 def checklist(report: RunReport) -> tuple[CheckItem, ...]:
     """The eight items for the chosen candidate, each passed, failed or unknown with what decided it."""
     answers: tuple[tuple[str, Callable[[RunReport], tuple[Status, str]]], ...] = (
-        ("shared memory of all stages under the cliff", _under_cliff),
+        ("no lone block per SM from staging", _no_lone_block),
         ("stages alternate", _stages_alternate),
         ("prologue loads tile 0 into stage 0", _first_tile),
         ("last tile computed, from the right stage", _last_tile),
@@ -36,7 +36,7 @@ def checklist(report: RunReport) -> tuple[CheckItem, ...]:
     return tuple(CheckItem(item, *answer(report)) for item, answer in answers)
 
 
-def _under_cliff(report: RunReport) -> tuple[Status, str]:
+def _no_lone_block(report: RunReport) -> tuple[Status, str]:
     """Staging may cost resident blocks, but not leave one where there were several: a lone block has nothing
     to switch to at its barriers."""
     chosen = report.candidate(report.chosen or "")

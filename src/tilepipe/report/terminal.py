@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -30,8 +31,15 @@ _OUTCOME |= {"refused": "bold red", "failed": "bold red"}
 
 def render_terminal(report: RunReport, console: Console) -> None:
     """Print `report`, without its diagnostics, on `console`. Colours are the console's to allow or not."""
-    with console.capture() as captured:
+    with unpadded(console):
         _print(report, console)
+
+
+@contextmanager
+def unpadded(console: Console) -> Iterator[None]:
+    """What is printed meanwhile, without blanks at line ends where `console` is no terminal."""
+    with console.capture() as captured:
+        yield
     text = captured.get()
     console.file.write(text if console.is_terminal else re.sub(r" +$", "", text, flags=re.MULTILINE))
 

@@ -4,19 +4,37 @@
 
 C++ decides by whether `tile` is a type, which a grammar cannot know. A kernel hardly declares a function in its body,
 so that what may be a value there is one, and is shown to the grammar in braces: `float v{tile[i]};`, as long as before.
+
+    const float* p(tile + i);     reads like        const float* p(T …
+
+Behind a pointer's name the grammar goes on to expect parameters, and stumbles. Where it does, and such a declaration
+stands in the text, its initialiser is put in braces, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from tree_sitter import Node
+
+from tilepipe.source.lexical import closing
+from tilepipe.source.text import Span
 
 _AROUND = ("pointer_declarator", "reference_declarator")
 _NAMES = ("identifier", "structured_binding_declarator")
 _TYPES = ("type_identifier", "qualified_identifier")
 # How an expression that begins with a name reads as a declarator: `a[i]`, `a * b`, `a & b`, `a && b`.
 _EXPRESSIONS = ("abstract_array_declarator", *_AROUND)
+# From the end of what stands before a statement to the parenthesis behind the name of a pointer or reference.
+_POINTER = re.compile(
+    rb"(?:[{};)]|\*/|//[^\n]*\n|\bfor\s*\()\s*"
+    rb"(?:(?:const|constexpr|static|volatile|unsigned|signed)\s+)*"
+    rb"(?!(?:return|throw|delete|new|else|goto|case|sizeof|typedef|using|extern|void)\b)[A-Za-z_][\w:]*(?:\s+const)?"
+    rb"\s*[*&][*&\s]*(?:const\s+)?[A-Za-z_]\w*\s*(?=\()"
+)
+_AFTER = re.compile(rb"\s*[;,]")
+_ANOTHER = re.compile(rb"\s*,\s*[*&\s]*(?:const\s+)?[A-Za-z_]\w*\s*(?=\()")
 
 
 def with_braces(data: bytes, root: Node) -> bytes:
@@ -25,6 +43,23 @@ def with_braces(data: bytes, root: Node) -> bytes:
     for listed in _misread(root):
         changed[listed.start_byte] = ord("{")
         changed[listed.end_byte - 1] = ord("}")
+    return bytes(changed)
+
+
+def pointers_with_braces(data: bytes, broken: Sequence[Span]) -> bytes:
+    """The text with initialisers of pointers in braces, in the declarations that overlap what did not parse."""
+    changed = bytearray(data)
+    for found in _POINTER.finditer(data):
+        next_: re.Match[bytes] | None = found
+        while next_ is not None:
+            start = next_.end()
+            end = closing(data, start)
+            if end is None or _AFTER.match(data, end) is None:
+                break  # a function's body follows
+            if any(b.start < end and found.start() < b.end for b in broken):
+                changed[start] = ord("{")
+                changed[end - 1] = ord("}")
+            next_ = _ANOTHER.match(data, end)
     return bytes(changed)
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 import tree_sitter
 import tree_sitter_cuda
 
-from tilepipe.source.initialisers import with_braces
+from tilepipe.source.initialisers import pointers_with_braces, with_braces
 from tilepipe.source.lexical import Lexeme, blank, closing, lexemes
 from tilepipe.source.text import SourceFile, Span
 
@@ -70,7 +70,14 @@ def parse_tree(text: str) -> tree_sitter.Tree:
     data = mask(text.encode())
     tree = tree_sitter.Parser(_language()).parse(data)
     changed = with_braces(data, tree.root_node)
-    return tree if changed == data else tree_sitter.Parser(_language()).parse(changed)
+    if changed != data:
+        tree = tree_sitter.Parser(_language()).parse(changed)
+    broken = [span(node) for node in _broken(tree.root_node)]
+    again = pointers_with_braces(changed, broken) if broken else changed
+    if again == changed:
+        return tree
+    other = tree_sitter.Parser(_language()).parse(again)
+    return other if len(list(_broken(other.root_node))) < len(broken) else tree
 
 
 def span(node: tree_sitter.Node) -> Span:
