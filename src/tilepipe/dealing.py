@@ -68,8 +68,8 @@ def _start(work: Work[_Answer], share: Sequence[Job]) -> tuple[ForkProcess, Conn
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_do, args=(work, share, sender), daemon=True)
-    # Ctrl-C reaches every process of the terminal: the first one tells of it and ends the others.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # Ctrl-C reaches every process of the terminal: the first one tells of it and ends the others, who say nothing.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         process.start()
     finally:
@@ -80,6 +80,8 @@ def _start(work: Work[_Answer], share: Sequence[Job]) -> tuple[ForkProcess, Conn
 
 def _do(work: Work[_Answer], share: Sequence[Job], sender: Connection) -> None:
     """In the process: send the answers, or None where something is wrong."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     answers: list[_Answer] | None = None
     with suppress(Exception):
         answers = work(share, 1)

@@ -154,7 +154,7 @@ def test_a_race_in_a_helper_names_the_call(tmp_path: Path, capsys: pytest.Captur
         shown = capsys.readouterr()
         told[words[0]] = " ".join((shown.out + shown.err).split())
     assert "the other side is line 3, called on line 8" in told["lint"]
-    assert "(line 9, and line 3, called on line 8)" in told["verify"]
+    assert "(line 3, called on line 8, and line 9)" in told["verify"]
     assert "is on line 3, called on line 8" in told["emulate"]
 
 

@@ -124,6 +124,9 @@ class Kernel:
         correctness, races = answer
         if correctness.status == "passed" and races.status == "passed":
             return ""
+        if correctness.original_fault and all(size.bitwise for size in correctness.sizes.values()):
+            # Equal to a kernel that has faults itself: no pass for a user, and all that can be asked of a rewrite.
+            return f"passed ; {races.status} {races.reason}"
         return f"{correctness.status} {correctness.reason}; {races.status} {races.reason}"
 
 
