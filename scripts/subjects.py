@@ -1,12 +1,13 @@
 """Pipelines kernels that stand elsewhere in every viable way and verifies each result in the emulator.
 
-    python scripts/subjects.py LIST.toml [--only NAME ...]
+    python scripts/subjects.py LIST.toml [--only NAME ...] [--time]
 
 The list has one table for each kernel: `[[subject]]` with `name`, `file`, `kernel` and `problem` (a problem
 file), and where needed `include` and `define` (lists, as -I and -D), `std`, and `no_alias`
 (pointers promised not to overlap). Paths are relative to the list. Each
 kernel gets one line: what was emitted and at which sizes it is exact, or the refusal. The exit code is 1 where a
-candidate is wrong.
+candidate is wrong. With `--time` each kernel whose entry has sizes in a table `target` is timed at them on a GPU
+instead: the fastest candidate over the original, in one run.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from tilepipe import steps
 from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
 from tilepipe.opening import open_job
@@ -30,13 +33,13 @@ else:
     import tomli as tomllib
 
 
-def opened(entry: dict[str, Any], folder: Path) -> Job | Refusal:
+def opened(entry: dict[str, Any], folder: Path, device: Literal["auto", "cpu"] = "cpu") -> Job | Refusal:
     """The kernel that an entry names, with its problem file."""
     include = tuple(str(folder / d) for d in entry.get("include", ()))
     options = Options(
         kernel=entry["kernel"],
         problem=str(folder / entry["problem"]),
-        device="cpu",
+        device=device,
         compile=CompileOptions(include, tuple(entry.get("define", ())), entry.get("std", "c++17")),
         allow_launch_change=True,
         no_alias=frozenset(entry.get("no_alias", ())),
@@ -73,12 +76,32 @@ def described(job: Job | Refusal) -> tuple[str, bool]:
     )
 
 
+def timed(entry: dict[str, Any], folder: Path) -> str:
+    """The fastest candidate of a kernel at the sizes of its `target`, or why there is none."""
+    job = opened(entry, folder, "auto")
+    if isinstance(job, Refusal):
+        return f"not opened: {words(job)}"
+    assert job.problem is not None
+    sizes = {**job.problem.sizes, "target": entry["target"]}
+    done = steps.bench(replace(job, problem=replace(job.problem, sizes=sizes)), lambda _: None)
+    if isinstance(done, Refusal):
+        return f"refused: {words(done)}"
+    found = done.evidence.benchmark
+    if found is None or found.original is None or not found.candidates:
+        return f"not timed: {found.reason if found is not None else done.diagnostics[0].message}"
+    best = min(found.candidates, key=lambda name: found.candidates[name].median_ms)
+    timing = found.candidates[best]
+    before = f"{found.original.median_ms:.4f} ms ±{found.original.spread:.1%}"
+    return f"{best} {timing.speedup:.3f}x ±{timing.spread:.1%}, the original {before}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("list", type=Path)
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
+    parser.add_argument("--time", action="store_true", help="time at the entries' target sizes, on a GPU")
     given = parser.parse_args()
     entries = tomllib.loads(given.list.read_text(encoding="utf-8"))["subject"]
     bad = False
@@ -86,7 +109,10 @@ def main() -> int:
         if given.only and entry["name"] not in given.only:
             continue
         start = time.monotonic()
-        text, wrong = described(opened(entry, given.list.parent))
+        if given.time:
+            text, wrong = timed(entry, given.list.parent) if "target" in entry else "no target sizes", False
+        else:
+            text, wrong = described(opened(entry, given.list.parent))
         bad = bad or wrong
         print(f"{entry['name']} ({time.monotonic() - start:.1f} s): {text}", flush=True)
     return 1 if bad else 0
