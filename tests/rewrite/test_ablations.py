@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.sampling import sampled
 
 from tilepipe import steps
 from tilepipe.builds import Built, build_candidate, resident_blocks, verify_candidate
@@ -61,7 +62,7 @@ def work(job: Job, built: Built) -> tuple[int, int]:
     return int(done.counters["math"]), int(loaded)
 
 
-@pytest.mark.parametrize(("path", "candidate"), CANDIDATES)
+@pytest.mark.parametrize(("path", "candidate"), sampled(CANDIDATES))
 def test_each_part_does_its_own_half(path: str, candidate: str) -> None:
     job, built = made(path, candidate)
     parameters = job.toolchain.parameter_types(job.unit())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.rewrite.harness import candidate, snippet, tile_counts
+from tests.sampling import sampled
 
 from tilepipe.diagnostics import Refusal
 
@@ -106,7 +107,7 @@ CHANGES: dict[str, tuple[str, str, str, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CHANGES)
+@pytest.mark.parametrize("case", sampled(CHANGES))
 def test_what_changes_the_load_is_seen(case: str, tmp_path: Path) -> None:
     head, before, index, changing, harmless = CHANGES[case]
     assert check(head, before, index, changing, tmp_path) is not None

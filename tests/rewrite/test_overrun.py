@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilepipe import steps
@@ -22,6 +22,7 @@ from tilepipe.plan.candidates import overrunning
 from tilepipe.plan.types import Candidate
 from tilepipe.problem import ArraySpec
 
+FULL = pytest.mark.full
 WIDE = Candidate("cp_async-3-ring-16", "cp_async", 3, "ring", copy_bytes=16)
 KERNEL = """
 {head}
@@ -118,7 +119,7 @@ def overrun_of(wide: Candidate = WIDE) -> Candidate:
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-@pytest.mark.parametrize("stages", [2, 3, 6])
+@pytest.mark.parametrize("stages", [pytest.param(2, marks=FULL), 3, pytest.param(6, marks=FULL)])
 def test_the_result_is_the_same_whatever_the_number_of_tiles(name: str, stages: int, tmp_path: Path) -> None:
     wide = replace(WIDE, id=f"cp_async-{stages}-ring-16", stages=stages)
     job = opened(tmp_path, ALLOWED[name])
@@ -154,6 +155,7 @@ def test_what_has_no_wide_copies_behind_a_condition_does_not_overrun() -> None:
 _ABOVE = st.lists(st.integers(-3, 3), min_size=1, max_size=4)
 
 
+@settings(deadline=None)  # the first example opens the kernel
 @given(
     sign=st.sampled_from(["<", "<=", ">", ">="]),
     counter=st.integers(-1, 2),

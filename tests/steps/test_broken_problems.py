@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.sampling import sampled
 
 from tilepipe import pipeline_source, proving
 from tilepipe.builds import build_candidate
@@ -174,7 +175,7 @@ DYNAMIC = KERNEL.replace("__shared__ float tile[64];", "extern __shared__ float 
 UNCHECKED = PROBLEM.replace('reference = "np.full(64, x.sum())"\n', "")
 
 
-@pytest.mark.parametrize("step", ["run", "verify", "emulate"])
+@pytest.mark.parametrize("step", sampled(["run", "verify", "emulate"], 3))
 @pytest.mark.parametrize(
     ("shared", "words", "under"),
     [

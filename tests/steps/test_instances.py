@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.sampling import sampled
 
 from tilepipe import steps
 from tilepipe.builds import Built, build_candidate, verify_candidate
@@ -135,7 +136,7 @@ SINGLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("name", sampled(SINGLE))
 def test_the_instance_is_right_and_no_other_compiles(name: str, tmp_path: Path) -> None:
     template, width, instance, other, head, words = SINGLE[name]
     job = opened(tmp_path, template, width, launch(instance), head=head)
@@ -195,14 +196,14 @@ NAMING = {
 }
 
 
-@pytest.mark.parametrize("name", NAMING)
+@pytest.mark.parametrize("name", sampled(NAMING))
 def test_an_instance_that_is_named_alone_is_looked_at(name: str, tmp_path: Path) -> None:
     job = opened(tmp_path, "int N", "N", NAMING[name])
     assert job.instance == "f<64>"
     is_right(job, built(job))
 
 
-@pytest.mark.parametrize("name", NAMING)
+@pytest.mark.parametrize("name", sampled(NAMING))
 def test_instances_that_need_other_texts_are_refused(name: str, tmp_path: Path) -> None:
     """The number of loads that wait in registers is a literal; that of asynchronous copies is not."""
     job = opened(tmp_path, "int N", "N", launch("f<128>") + "\n" + NAMING[name], instantiate="f<128>")
@@ -270,7 +271,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", sampled(HOSTS))
 def test_a_host_that_reaches_for_another_instance_does_not_compile(name: str, tmp_path: Path) -> None:
     """Of files with what no analysis of the kernel's file could see when the pipeline was made."""
     for template, word, width, right, wrong in (
