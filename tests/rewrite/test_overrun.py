@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilepipe import steps
@@ -146,6 +146,16 @@ def test_a_loader_that_would_read_past_the_end_is_refused(name: str, tmp_path: P
     assert made.diagnostics[0].code == "TP150"
 
 
+def test_an_end_of_another_type_may_leave_that_of_the_counter(tmp_path: Path) -> None:
+    job = opened(tmp_path, (LOOP, A, B, ""))
+    path = Path(job.path)
+    path.write_text(path.read_text().replace("int N, int K)", "int N, long long K)"))
+    wider = steps.open_job(str(path), Options(device="cpu"))
+    assert isinstance(wider, Job) and not isinstance(wider.model, Refusal)
+    made = build_candidate(wider, wider.model, overrun_of())
+    assert isinstance(made, Refusal) and "no `int` parameter" in made.diagnostics[0].message
+
+
 def test_what_has_no_wide_copies_behind_a_condition_does_not_overrun() -> None:
     assert overrunning(Candidate("ldg-2-ring", "ldg", 2, "ring")) is None
     assert overrunning(replace(WIDE, id="cp_async-3-ring", copy_bytes=0)) is None
@@ -156,6 +166,11 @@ _ABOVE = st.lists(st.integers(-3, 3), min_size=1, max_size=4)
 
 
 @settings(deadline=None)  # the first example opens the kernel
+@example("<", 1, -1, 0, [-1])
+@example("<=", 1, -1, 0, [0, 1])
+@example("<", 1, -2, 0, [0])
+@example("<", 2, -1, 0, [-3])
+@example(">", 1, -1, 0, [0, 3])
 @given(
     sign=st.sampled_from(["<", "<=", ">", ">="]),
     counter=st.integers(-1, 2),
