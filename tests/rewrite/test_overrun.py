@@ -86,6 +86,8 @@ REFUSED = {
     "no guard at the end": (LOOP, "(row < M) ? A[row * K + k] : 0.f", B, ""),
     "guard of the tile's start, one behind": (LOOP, "(row < M && k - 1 < K) ? A[row * K + k] : 0.f", B, ""),
     "guard that the first element past the end meets": (LOOP, "(row < M && k <= K) ? A[row * K + k] : 0.f", B, ""),
+    "an end that changes": ("if (K > 32) K = 32; " + LOOP, A, B, ""),
+    "a variable for another end": ("const int E = M; " + LOOP, "(row < M && k < E) ? A[row * K + k] : 0.f", B, ""),
     "another end": (LOOP, "(row < M && k < M) ? A[row * K + k] : 0.f", B, ""),
     "an end of another type": ("for (int k0 = 0; k0 < (unsigned)K; k0 += 16)", A, B, ""),
     "a counter of another type": ("for (unsigned k0 = 0; k0 < K; k0 += 16)", A, B, ""),
