@@ -63,6 +63,10 @@ class Meanings:
                 self._events[name].append(at)
         # By scope and name: where it is declared, and with what parameters if it is a function.
         self._declared: dict[Scope, dict[str, list[tuple[int, str]]]] = defaultdict(lambda: defaultdict(list))
+        self._in_headers = [
+            [(event.group(1) or event.group(3), event.start()) for event in _EVENT.finditer(tree.source.text)]
+            for tree in file.header_trees
+        ]
         for root in (*file.header_roots, self.root):
             self._gather(root, root is self.root)
         self._open_directives()
@@ -100,6 +104,18 @@ class Meanings:
         return sum(name in names for names in self._headers) == 1 and any(
             name in certain(root) for root in self.file.header_roots
         )
+
+    def as_in_header(self, name: str, header: int, at: int, declared: bool) -> bool:
+        """Whether a name that a header mentions at an offset is the same macro, or none, in the file too, below its
+        includes. `declared`: something else of that name is known where it is mentioned."""
+        own = [e for e in self._events.get(name, ()) if e not in self._includes]
+        theirs = [(n, e) for n, events in enumerate(self._in_headers) for word, e in events if word == name]
+        if own and not theirs:
+            return len(own) == 1 and certain(self.root).get(name) == own[0] < min(self._includes, default=-1)
+        if not theirs:
+            return True
+        before = theirs[0][0] == header and theirs[0][1] < at
+        return not own and len(theirs) == 1 and (before or not declared)
 
     # -- namespaces ----------------------------------------------------------------------------------------------
 
@@ -143,6 +159,13 @@ class Meanings:
         entries = self._declared.get(scope, {}).get(name, [])
         before = {kinds for at, kinds in entries if at < first}
         return any(first < at < last and kinds not in before for at, kinds in entries if kinds)
+
+    def only_one(self, name: str, scope: Scope) -> bool:
+        """Whether a name that is declared in a scope is not overloaded there and in no namespace around it."""
+        kinds = {kinds for _, kinds in self._declared[scope][name]}
+        return len(kinds) == 1 and not any(
+            name in self._declared.get(scope[:n], {}) for n in range(len(scope))
+        )
 
     # -- all of it -----------------------------------------------------------------------------------------------
 

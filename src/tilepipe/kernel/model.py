@@ -19,6 +19,7 @@ from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.fills import settled
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop, fragment_loop, with_groups
+from tilepipe.kernel.fromheader import from_header
 from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
@@ -38,7 +39,7 @@ from tilepipe.kernel.theloop import the_loop
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
 from tilepipe.kernel.unclear import taken_coordinate, unclear_macro
-from tilepipe.source import Edit, Span, apply_edits
+from tilepipe.source import Edit, Span
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
 
@@ -172,6 +173,9 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     if isinstance(tile, Refusal):
         return tile
     parts = split(tile, surroundings.after_effects(tile))
+    with_copy = from_header(file, tile, parts)
+    if with_copy is not None:
+        return _of(with_copy, file, kernel, no_alias)
     question = LoopFacts(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = (
         legality.check(question)
@@ -206,8 +210,12 @@ def _again(
     file: CudaFile, kernel: KernelText, edits: tuple[Edit, ...], no_alias: frozenset[str]
 ) -> Study | Refusal:
     """The kernel as it reads after the edits."""
-    laid_out = file.with_text(apply_edits(file.source.text, edits))
-    return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
+    return _of(file.edited(edits), file, kernel, no_alias)
+
+
+def _of(changed: CudaFile, file: CudaFile, kernel: KernelText, no_alias: frozenset[str]) -> Study | Refusal:
+    """The kernel as it reads in the changed file."""
+    return study(changed, changed.kernels[file.kernels.index(kernel)], no_alias)
 
 
 def _call_around(item: Item) -> Statement | None:
