@@ -45,13 +45,14 @@ def from_header(file: CudaFile, tile: TileLoop, parts: Split) -> CudaFile | None
             or store.item not in parts.loader
         ):
             continue
-        taken = _copied(file, call, function)
+        taken = copied(file, call, function)
         if taken is not None:
             return taken
     return None
 
 
-def _copied(file: CudaFile, call: Node, function: Function) -> CudaFile | None:
+def copied(file: CudaFile, call: Node, function: Function) -> CudaFile | None:
+    """The file with a copy of a header's function, called in place of it; None where it would mean something else."""
     tree = next((t for t in file.header_trees if _root(function.node) == t.root), None)
     outer = function.node
     if outer.parent is not None and outer.parent.type == "template_declaration":

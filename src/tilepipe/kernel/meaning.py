@@ -27,6 +27,7 @@ from tilepipe.kernel.macros import all_macros, certain
 
 Scope = tuple[str, ...]
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_MEMBER = re.compile(r"(\.|->)\s*\Z")
 _EVENT = re.compile(
     r"^[ \t]*#[ \t]*(?:(?:define|undef)[ \t]+(\w+)|(include)\b)|\bpop_macro\s*\(\s*\\?\"(\w+)", re.M
 )
@@ -51,9 +52,15 @@ class Meanings:
         self._headers = [{m.name for m in all_macros(root)} for root in file.header_roots]
         header_macros = frozenset[str]().union(*self._headers)
         self._includes: set[int] = set()
-        for root in (*file.header_roots, self.root):
-            for macro in all_macros(root):
-                self._bodies[macro.name] |= set(_WORD.findall(macro.body))
+        macros = [macro for root in (*file.header_roots, self.root) for macro in all_macros(root)]
+        names = {macro.name for macro in macros}
+        for macro in macros:
+            words = {
+                w
+                for w in _WORD.finditer(macro.body)
+                if w.group() in names or not _MEMBER.search(macro.body[: w.start()])
+            }
+            self._bodies[macro.name] |= {w.group() for w in words}
         self._events: dict[str, list[int]] = defaultdict(list)
         text = file.source.text
         for event in _EVENT.finditer(text):
@@ -174,31 +181,27 @@ class Meanings:
         return self._binder.bound(name, at)
 
     def same(self, words: Iterable[str], here: Node, there: Node) -> bool:
-        """Whether names mean the same at two nodes of the file."""
-        named = self.with_macros(words)
-        if self.macro_between(named, here.start_byte, there.start_byte) is not None:
+        """Whether names mean the same at two nodes of the file, and so what the macros say that they may be."""
+        return all(self.same_name(name, here, there) for name in self.with_macros(words))
+
+    def same_name(self, name: str, here: Node, there: Node) -> bool:
+        """Whether a name means the same at two nodes of the file, whatever a macro of that name says."""
+        first, last = sorted((here.start_byte, there.start_byte))
+        if any(first < at < last for at in self._events.get(name, ())):
             return False
-        one, other = namespaces(here), namespaces(there)
-        functions = self.function_around(here), self.function_around(there)
+        bound = self.bound(name, here)
+        if bound != self.bound(name, there):
+            return False
+        if bound is not None:
+            return True
+        if self.function_around(here) != self.function_around(there):
+            owner = self.owner(name, namespaces(here))
+            if owner != self.owner(name, namespaces(there)):
+                return False
+            if owner is not None and self.overloaded_between(name, owner, first, last):
+                return False
         directives = [self._directives(node) for node in (here, there)]
-        for name in named:
-            bound = self.bound(name, here)
-            if bound != self.bound(name, there):
-                return False
-            if bound is None and functions[0] != functions[1]:
-                first, last = sorted((here.start_byte, there.start_byte))
-                owner = self.owner(name, one)
-                if owner != self.owner(name, other):
-                    return False
-                if owner is not None and self.overloaded_between(name, owner, first, last):
-                    return False
-            if (
-                bound is None
-                and any(name in names for names in directives)
-                and directives[0] != directives[1]
-            ):
-                return False
-        return True
+        return directives[0] == directives[1] or not any(name in names for names in directives)
 
     def _directives(self, at: Node) -> frozenset[str]:
         """The names that `using namespace` within the function makes visible at a node."""

@@ -20,6 +20,7 @@ from tilepipe.kernel.fills import settled
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop, fragment_loop, with_groups
 from tilepipe.kernel.fromheader import from_header
+from tilepipe.kernel.inlined import inlined
 from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
@@ -163,8 +164,16 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     analysed = file.analyse(kernel)
     tile = the_loop(file, analysed)
     if isinstance(tile, Refusal):
-        apart = own_registers(file, analysed) if tile.diagnostics[0].code == "TP001" else ()
-        return _again(file, kernel, apart, no_alias) if apart else tile
+        if tile.diagnostics[0].code != "TP001":
+            return tile
+        apart = own_registers(file, analysed)
+        if apart:
+            return _again(file, kernel, apart, no_alias)
+    within = inlined(file, analysed, analysed.body if isinstance(tile, Refusal) else tile.loop)
+    if isinstance(within, CudaFile):
+        return _of(within, file, kernel, no_alias)
+    if isinstance(tile, Refusal):
+        return within or tile
     unclear = unclear_macro(file, kernel)
     if unclear is not None:
         return unclear

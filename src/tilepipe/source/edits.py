@@ -38,15 +38,18 @@ def edited(
 ) -> SourceFile:
     """The file with every edit made, each line still known by its place in the author's file.
 
-    The lines of an edit count as the one that it begins in, or from the file and line (from 1) on that `origins` says.
+    The lines of an edit count as the one that it begins in, or from the file and line (from 1) on that `origins` says;
+    one that it leaves blank belongs to what follows.
     """
     edits, lines, at = _in_order(edits), [source.origin(0)], 0
     for edit in edits:
         lines += _begun(source, at, edit.span.start)
         name, first = (origins or {}).get(edit, ("", 0))
-        count = edit.text.count("\n")
-        lines += [(name, first + n) for n in range(1, count + 1)] if name else [lines[-1]] * count
+        begun = edit.text.split("\n")[1:]
+        lines += [(name, first + n) for n in range(1, len(begun) + 1)] if name else [lines[-1]] * len(begun)
         at = edit.span.end
+        if begun and not begun[-1].strip():
+            lines[-1] = source.origin(at)
     lines += _begun(source, at, len(source.data))
     return SourceFile(source.name, apply_edits(source.text, edits), tuple(lines))
 
