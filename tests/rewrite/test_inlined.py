@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,145 +27,153 @@ DOT = """__device__ float dot(const float* __restrict__ a, float* s, int n)
     return sum;
 }
 """
-INTO = DOT.replace("float dot(", "void into(").replace("int n)", "int n, float& sum)")
-INTO = INTO.replace("    float sum = 0.0f;\n", "").replace("    return sum;\n", "")
-OUT = (
-    DOT.replace("float dot(", "void out(")
-    .replace("int n)", "int n, float* c)")
-    .replace("return sum;", "c[threadIdx.x] = sum;")
-)
-OWN = DOT.replace("float* s, ", "").replace("float sum", "__shared__ float s[128];\n    float sum")
-USE = "c[threadIdx.x] = x;"
+FILL = "__device__ void fill(float* t, const float* p) { t[threadIdx.x] = p[threadIdx.x]; }\n"
+LOAD = "s[threadIdx.x] = a[k * 128 + threadIdx.x];"
+READ = "s[(i + threadIdx.x) & 127]"
+USE = "\n    c[threadIdx.x] = x;"
+CALL = "float x = dot(a, s, n);" + USE
+
+
+def edit(text: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert old in text, (old, text)
+        text = text.replace(old, new)
+    return text
+
+
+def dot(*changes: tuple[str, str]) -> str:
+    return edit(DOT, *changes)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What stands before the kernel, the call and the kernel's tile; files that are included."""
+    """What stands before the kernel, its text from the call on and its tile; files that are included."""
 
     head: str
-    call: str
+    call: str = CALL
     tile: str = "__shared__ float s[128];"
     files: dict[str, str] = field(default_factory=dict)
-    launched: str = "0"
+    shared: str = "0"
     instance: str = ""
     template: str = ""
 
 
-def dot(**changes: str) -> str:
-    text = DOT
-    for old, new in changes.items():
-        text = text.replace(NAMES.get(old, old), new)
-    return text
-
-
-NAMES = {"returns": "return sum;", "sums": "float sum = 0.0f;", "loop": "for (int k = 0; k < n; ++k)"}
+INTO = dot(
+    ("float dot(", "void into("),
+    ("int n)", "int n, float& sum)"),
+    ("    float sum = 0.0f;\n", ""),
+    ("return sum;", ""),
+)
+OUT = dot(
+    ("float dot(", "void out("), ("int n)", "int n, float* c)"), ("return sum;", "c[threadIdx.x] = sum;")
+)
+EARLY = edit(OUT, ("float sum", "if (n == 3) return;\n    float sum"))
+OWN = dot(("float* s, ", ""), ("float sum", "__shared__ float s[128];\n    float sum"))
+RENAMED = dot(("a[", "src["), ("* __restrict__ a", "* __restrict__ src"), ("s[", "t["), ("* s", "* t"))
+MOVING = ("a[k * 128 + threadIdx.x]", "a[threadIdx.x]; a += 128")
+STEP = dot(("i += 3", "i += STEP"))
+WIDTH = ("i += 3", "i += W")
 TAKEN = {
-    "a variable's value": Case(DOT, f"const float x = dot(a, s, n); {USE}"),
-    "an assignment": Case(DOT, f"float x;\n    x = dot(a, s, n);\n    {USE}"),
+    "a variable's value": Case(DOT, "const float x = dot(a, s, n);" + USE),
+    "an assignment": Case(DOT, "float x;\n    x = dot(a, s, n);" + USE),
     "an element": Case(DOT, "c[threadIdx.x] = dot(a, s, n);"),
-    "a sum": Case(DOT, f"float x = 3.0f;\n    x -= dot(a, s, n);\n    {USE}"),
-    "a branch without braces": Case(DOT, f"float x = 3.0f;\n    if (n > 1)\n        x = dot(a, s, n);\n    {USE}"),
+    "a difference": Case(DOT, "float x = 3.0f;\n    x -= dot(a, s, n);" + USE),
+    "a value that is not wanted": Case(dot(("return sum;", "s[127 - threadIdx.x] = sum;\n    return sum;  // last")),
+                                       "dot(a, s, n);\n    __syncthreads();\n    c[threadIdx.x] = s[threadIdx.x];"),
+    "a branch without braces": Case(DOT, "float x = 3.0f;\n    if (n > 1)\n        x = dot(a, s, n);" + USE),
     "a variable of the same name": Case(DOT, "float sum = 2.0f;\n    sum += dot(a, s, n);\n    c[threadIdx.x] = sum;"),
-    "a reference": Case(INTO, f"float x = 1.0f;\n    into(a, s, n, x);\n    {USE}"),
+    "a reference": Case(INTO, "float x = 1.0f;\n    into(a, s, n, x);" + USE),
     "the last statement": Case(OUT, "out(a, s, n, c);"),
-    "a tile of its own": Case(OWN, f"float x = dot(a, n); {USE}", ""),
-    "a dynamic tile": Case(OWN.replace("__shared__ float s[128]", "extern __shared__ float s[]"), f"float x = dot(a, n); {USE}", "", launched="512"),
-    "template arguments": Case(
-        "template <int STEP, typename T>\n" + dot().replace("i += 3", "i += STEP").replace("float sum", "T sum"),
-        f"float x = dot<5, float>(a, s, n); {USE}",
-    ),
+    "a tile of its own": Case(OWN, "float x = dot(a, n);" + USE, ""),
+    "a dynamic tile": Case(edit(OWN, ("__shared__ float s[128]", "extern __shared__ float s[]")),
+                           "float x = dot(a, n);" + USE, "", shared="512"),
+    "template arguments": Case("template <int STEP, typename T>\n" + edit(STEP, ("float sum", "T sum")),
+                               "float x = dot<5, float>(a, s, n);" + USE),
     "a template argument that is deduced": Case(
-        "template <class T>\n" + dot().replace("const float*", "const T*").replace("float sum", "T sum"),
-        f"float x = dot(a, s, n); {USE}",
-    ),
-    "the kernel's own template argument": Case(
-        "template <int STEP>\n" + dot().replace("i += 3", "i += STEP"),
-        f"float x = dot<STEP>(a, s, n); {USE}", template="template <int STEP>\n", instance="f<5>",
-    ),
-    "other names": Case(
-        dot().replace("a[", "src[").replace("* __restrict__ a", "* __restrict__ src").replace("s[", "t[").replace("* s", "* t"),
-        f"float x = dot(a, s, n); {USE}",
-    ),
-    "arguments that are computed": Case(DOT, f"float x = dot(a + 128, &s[0], n - 1); {USE}"),
-    "another type": Case(
-        dot().replace("int n", "unsigned n").replace("int k = 0; k < n", "unsigned k = 0; k + 1 < n + 1"),
-        f"float x = dot(a, s, n); {USE}",
-    ),
-    "a pointer that moves": Case(
-        dot().replace("a[k * 128 + threadIdx.x]", "a[threadIdx.x]; a += 128"),
-        f"float x = dot(a, s, n); x += a[threadIdx.x]; {USE}",
-    ),
-    "a pointer that moves at the end": Case(
-        OUT.replace("a[k * 128 + threadIdx.x]", "a[threadIdx.x]; a += 128"), "out(a, s, n, c);"
-    ),
-    "a count that changes": Case(dot(sums="float sum = 0.0f; if (n > 2) n = 2;"), f"float x = dot(a, s, n); x += n; {USE}"),
-    "returns before the loop": Case(OUT.replace("float sum", "if (n == 3) return;\n    float sum"), "c[threadIdx.x] = 7.0f; out(a, s, n, c);"),
+        "template <class T>\n" + dot(("const float*", "const T*"), ("float sum", "T sum"))),
+    "the kernel's own template argument": Case("template <int STEP>\n" + STEP, "float x = dot<STEP>(a, s, n);" + USE,
+                                               template="template <int STEP>\n", instance="f<5>"),
+    "other names": Case(RENAMED),
+    "arguments that are computed": Case(DOT, "float x = dot(a + 128, &s[0], n - 1);" + USE),
+    "names in turn": Case(dot(("int n)", "int m, int n)"), ("k < n", "k < m"), ("i += 3", "i += n")),
+                          "const int m = n > 3 ? 5 : 3;\n    float x = dot(a, s, n, m);" + USE),
+    "a name that an argument uses": Case(dot(("int n)", "int m, int n)"), ("k < n", "k < m"), ("i += 3", "i += n")),
+                                         "float x = dot(a, s, n, n + 2);" + USE),
+    "another type": Case(dot(("int n", "unsigned n"), ("int k = 0; k < n", "unsigned k = 0; k + 1 < n + 1"))),
+    "another type of the same name": Case(
+        "template <class T>\n" + dot(("int n)", "int n, T v)"), ("sum * 0.5f", "(sum + v / 2) * 0.5f")),
+        "using T = int;\n    T v = 3;\n    float x = dot<float>(a, s, n, v);" + USE),
+    "a pointer that moves": Case(dot(MOVING), "float x = dot(a, s, n);\n    x += a[threadIdx.x];" + USE),
+    "a pointer that moves at the end": Case(edit(OUT, MOVING), "out(a, s, n, c);"),
+    "a pointer that moves and may not": Case(edit(OUT, MOVING), "const float* const b = a;\n    out(b, s, n, c);"),
+    "a count that changes": Case(dot(("float sum", "if (n > 2) n = 2;\n    float sum")),
+                                 "float x = dot(a, s, n);\n    x += n;" + USE),
+    "a count that a helper changes": Case(
+        "__device__ void cut(int& n) { n = n > 2 ? 2 : n; }\n" + dot(("float sum", "cut(n);\n    float sum")),
+        "float x = dot(a, s, n);\n    x += n;" + USE),
+    "a count that a reference names": Case(dot(("float sum", "int& m = n; m = m > 2 ? 2 : m;\n    float sum")),
+                                           "float x = dot(a, s, n);\n    x += n;" + USE),
+    "a reference to what changes": Case(
+        dot(("int n)", "int n, int v, int* w)"), ("float sum", "*w = 40;\n    float sum"), (" 0.5f", " 0.5f + v")),
+        "int m[1] = {7};\n    const int& v = m[0];\n    float x = dot(a, s, n, v, m);" + USE),
+    "returns before the loop": Case(EARLY, "c[threadIdx.x] = 7.0f;\n    out(a, s, n, c);"),
     "a loop around": Case(
-        DOT, f"float x = 0.0f;\n    for (int r = 0; r < 2; ++r)\n        x = x * 0.25f + dot(a + r, s, n);\n    {USE}".replace("x = x * 0.25f + dot", "x -= dot"),
-    ),
-    "helpers of its own": Case(
-        "__device__ void fill(float* t, const float* p) { t[threadIdx.x] = p[threadIdx.x]; }\n"
-        + dot().replace("s[threadIdx.x] = a[k * 128 + threadIdx.x];", "fill(s, a + k * 128);"),
-        f"float x = dot(a, s, n); {USE}",
-    ),
+        DOT, "float x = 0.0f;\n    for (int r = 0; r < 2; ++r)\n        x -= dot(a + r, s, n);" + USE),
+    "helpers of its own": Case(FILL + dot((LOAD, "fill(s, a + k * 128);"))),
     "two functions deep": Case(
-        DOT + "__device__ float twice(const float* __restrict__ a, float* s, int n)\n{\n    float y = dot(a, s, n);\n    return y * 2.0f;\n}\n",
-        f"float x = twice(a, s, n); {USE}",
-    ),
-    "a tile with rows": Case(
-        dot().replace("float* s", "float s[][32]").replace("s[threadIdx.x] =", "s[threadIdx.x / 32][threadIdx.x % 32] =")
-        .replace("s[(i + threadIdx.x) & 127]", "s[i / 32][(i + threadIdx.x) % 32]"),
-        f"float x = dot(a, s, n); {USE}", "__shared__ float s[4][32];",
-    ),
-    "a tile by reference": Case(
-        dot().replace("float* s", "float (&t)[128]").replace("s[", "t["), f"float x = dot(a, s, n); {USE}",
-    ),
-    "a macro": Case("#define AT(i) s[((i) + threadIdx.x) & 127]\n" + dot().replace("s[(i + threadIdx.x) & 127]", "AT(i)"), f"float x = dot(a, s, n); {USE}"),
+        DOT + edit("__device__ float twice(FROM) { float y = dot(a, s, n); return y * 2.0f; }\n",
+                   ("FROM", "const float* __restrict__ a, float* s, int n")), "float x = twice(a, s, n);" + USE),
+    "a tile with rows": Case(dot(("float* s", "float s[][32]"), ("s[threadIdx.x]", "s[threadIdx.x / 32][threadIdx.x % 32]"),
+                                 (READ, "s[i / 32][(i + threadIdx.x) % 32]")), tile="__shared__ float s[4][32];"),
+    "a tile by reference": Case(dot(("float* s", "float (&t)[128]"), ("s[", "t["))),
+    "a macro": Case("#define AT(i) s[((i) + threadIdx.x) & 127]\n" + dot((READ, "AT(i)"))),
     "a macro that names a parameter": Case(
-        "#define AT(i) t[((i) + threadIdx.x) & 127]\n" + dot().replace("s[(i + threadIdx.x) & 127]", "AT(i)").replace("s[", "t[").replace("* s", "* t"),
-        f"float x = dot(a, s, n); {USE}",
-    ),
-    "a default": Case(dot().replace("int n)", "int n, int step = 3)").replace("i += 3", "i += step"), f"float x = dot(a, s, n); {USE}"),
-    "a namespace": Case(f"namespace one {{ namespace two {{\n{DOT}}} }}", f"float x = one::two::dot(a, s, n); {USE}"),
-    "a header": Case('#include "dot.cuh"', f"float x = dot(a, s, n); {USE}", files={"dot.cuh": "#pragma once\n" + DOT}),
-    "a header with a loader of its own": Case(
-        '#include "dot.cuh"', f"float x = dot(a, s, n); {USE}",
-        files={"dot.cuh": '#pragma once\n#include "fill.cuh"\n' + dot().replace("s[threadIdx.x] = a[k * 128 + threadIdx.x];", "fill(s, a + k * 128);"),
-               "fill.cuh": "#pragma once\n__device__ void fill(float* t, const float* p) { t[threadIdx.x] = p[threadIdx.x]; }\n"},
-    ),
+        "#define AT(i) t[((i) + threadIdx.x) & 127]\n" + edit(RENAMED, ("t[(i + threadIdx.x) & 127]", "AT(i)"))),
+    "a default": Case(dot(("int n)", "int n, int step = 3)"), ("i += 3", "i += step"))),
+    "a parameter without a name": Case(dot(("int n)", "int n, int)")), "float x = dot(a, s, n, 5);" + USE),
+    "directives": Case(dot(("        for (int i", "#pragma unroll 4\n        for (int i"))),
+    "a namespace": Case(f"namespace one {{ namespace two {{\n{DOT}}} }}", "float x = one::two::dot(a, s, n);" + USE),
+    "a header": Case('#include "dot.cuh"', files={"dot.cuh": "#pragma once\n" + DOT}),
+    "a header with a loader of another": Case('#include "dot.cuh"', files={
+        "dot.cuh": '#pragma once\n#include "fill.cuh"\n' + dot((LOAD, "fill(s, a + k * 128);")),
+        "fill.cuh": "#pragma once\n" + FILL}),
 }  # fmt: skip
-W = "constexpr int W = 3;\n" + dot().replace("i += 3", "i += W")
+HIDES = "const int W = 5;\n    float x = dot(a, s, n);\n    x += W;" + USE
 REFUSED = {
     "within an expression": (Case(DOT, "c[threadIdx.x] = dot(a, s, n) + 1.0f;"), "within an expression"),
-    "returns from the middle": (
-        Case(dot(sums="float sum = 0.0f; if (n == 3) return 5.0f;"), f"float x = dot(a, s, n); {USE}"), "from its middle",
-    ),
-    "returns before more": (
-        Case(OUT.replace("float sum", "if (n == 3) return;\n    float sum"), "out(a, s, n, c); c[threadIdx.x] += 1.0f;"), "from its middle",
-    ),
-    "a name that the kernel hides": (Case(W, f"const int W = 5; float x = dot(a, s, n) ; x += W; {USE}".replace("; x", ";\n    x")), "`W` is another one"),
-    "a macro that changes": (Case(W.replace("constexpr int W = 3;", "#define W 3") + "#undef W\n#define W 5\n", f"float x = dot(a, s, n); {USE}"), "`W`"),
-    "a macro for a name of its own": (Case(DOT + "#define sum total\n", f"float x = dot(a, s, n); {USE}"), "the macro `sum` changes"),
-    "recursion": (Case(dot(returns="return n > 99 ? dot(a, s, n - 1) : sum;"), f"float x = dot(a, s, n); {USE}"), "calls itself"),
+    "in the head of a loop": (
+        Case(DOT, "float y = 0;\n    for (float x = dot(a, s, n); y < 2.0f; ++y) c[threadIdx.x] = x + y;"), "call stands"),
+    "returns from the middle": (Case(dot(("float sum", "if (n == 3) return 5.0f;\n    float sum"))), "from its middle"),
+    "returns before more": (Case(EARLY, "out(a, s, n, c);\n    c[threadIdx.x] += 1.0f;"), "from its middle"),
+    "a name that the kernel hides": (
+        Case("constexpr int W = 3;\n" + dot(WIDTH), HIDES), "`W`"),
+    "a default that the kernel hides": (
+        Case("constexpr int W = 3;\n" + dot(("int n)", "int n, int step = W)"), ("i += 3", "i += step")),
+             HIDES), "`W`"),
+    "a macro that changes": (Case("#define W 3\n" + dot(WIDTH) + "#undef W\n#define W 5\n"), "`W`"),
+    "a macro for a name of its own": (Case(DOT + "#define sum total\n"), "the macro `sum` changes"),
+    "a name of its namespace": (
+        Case(f"constexpr int W = 5;\nnamespace q {{ constexpr int W = 3;\n{dot(WIDTH)}}}",
+             "float x = q::dot(a, s, n);" + USE), "`W`"),
+    "recursion": (Case(dot(("return sum;", "return n > 99 ? dot(a, s, n - 1) : sum;"))), "calls itself"),
     "two calls with a tile of its own": (
-        Case(OWN, f"float x = dot(a, n); x += dot(a + 128, n); {USE}".replace("x += dot", "\n    x = x - 1.0f; x += dot"), ""), "called twice",
-    ),
+        Case(OWN, "float x = dot(a, n);\n    x += dot(a + 128, n);" + USE, ""), "called twice"),
     "a result that is a class": (
-        Case("struct R { float v; };\n" + dot(returns="return R{sum};").replace("float dot", "R dot"), f"R r = dot(a, s, n); float x = r.v; {USE}"), "no number or vector",
-    ),
-    "a jump": (Case(dot(returns="goto end;\nend:\n    return sum;"), f"float x = dot(a, s, n); {USE}"), "jumps"),
-    "several of a name": (Case(DOT + dot().replace("int n", "float n").replace("k < n", "k < int(n)"), f"float x = dot(a, s, n); {USE}"), "shares its name"),
-    "an argument that changes a variable": (Case(DOT, f"int m = n; float x = dot(a, s, m++); x += m; {USE}"), "changes a variable"),
+        Case("struct R { float v; };\n" + dot(("return sum;", "return R{sum};"), ("float dot", "R dot")),
+             "R r = dot(a, s, n);\n    float x = r.v;" + USE), "no number or vector"),
+    "a jump": (Case(dot(("return sum;", "goto end;\nend:\n    return sum;"))), "jumps"),
+    "several of a name": (Case(DOT + dot(("int n", "float n"), ("k < n", "k < int(n)"))), "shares its name"),
+    "an argument that changes a variable": (
+        Case(DOT, "int m = n;\n    float x = dot(a, s, m++);\n    x += m;" + USE), "changes a variable"),
     "a template parameter in the way": (
-        Case("template <int n>\n" + dot().replace("int n)", "int m)").replace("k < n", "k < m").replace("i += 3", "i += n"), f"float x = dot<3>(a, s, n); {USE}"),
-        "template parameter `n` has the name",
-    ),
+        Case("template <int n>\n" + dot(("int n)", "int m)"), ("k < n", "k < m"), ("i += 3", "i += n")),
+             "float x = dot<3>(a, s, n);" + USE), "template parameter `n` has the name"),
     "a size that is deduced": (
-        Case("template <int N>\n" + dot().replace("float* s", "float (&s)[N]").replace("& 127", "& (N - 1)"), f"float x = dot(a, s, n); {USE}"), "`N` is deduced",
-    ),
-    "a size of the array": (
-        Case(dot().replace("i += 3", "i += sizeof(s) / 2").replace("float* s", "float s[]"), f"float x = dot(a, s, n); {USE}"), "whose array `s`",
-    ),
+        Case("template <int N>\n" + dot(("float* s", "float (&s)[N]"), ("& 127", "& (N - 1)"))), "`N` is deduced"),
+    "a size of the array": (Case(dot(("i += 3", "i += sizeof(s) / 2"), ("float* s", "float s[]"))), "whose array `s`"),
+    "branches that are left out": (
+        Case("template <int W>\n" + dot(("return sum;", "if constexpr (W > 3) sum += 1.0f;\n    return sum;")),
+             "float x = dot<3>(a, s, n);" + USE), "if constexpr"),
 }  # fmt: skip
 KERNEL = """{head}
 {template}__global__ void __launch_bounds__(128) f(const float* __restrict__ a, float* __restrict__ c, int n)
@@ -179,7 +186,7 @@ PROBLEM = """schema = 1
 [kernels.f]
 grid = ["1"]
 block = ["128"]
-shared = "{launched}"
+shared = "{shared}"
 {instance}
 args = [{{ name = "a", in = ["8192"] }}, {{ name = "c", inout = ["128"] }}, {{ value = "N" }}]
 [kernels.f.sizes]
@@ -196,9 +203,7 @@ def opened(folder: Path, case: Case) -> Job:
     text = KERNEL.format(head=case.head, call=case.call, tile=case.tile, template=case.template)
     instance = f'instantiate = "{case.instance}"' if case.instance else ""
     (folder / "f.cu").write_text(text, encoding="utf-8")
-    (folder / "f.toml").write_text(
-        PROBLEM.format(launched=case.launched, instance=instance), encoding="utf-8"
-    )
+    (folder / "f.toml").write_text(PROBLEM.format(shared=case.shared, instance=instance), encoding="utf-8")
     for name, header in case.files.items():
         (folder / name).write_text(header, encoding="utf-8")
     job = steps.open_job(str(folder / "f.cu"), Options(device="cpu", allow_launch_change=True))
@@ -231,17 +236,29 @@ def test_a_function_whose_text_would_mean_something_else_is_refused(name: str, t
 
 
 def test_places_are_those_of_the_author(tmp_path: Path) -> None:
-    job = opened(
-        tmp_path,
-        Case(
-            "\n" + dot().replace("a[k *", "a[k + a[0] *"),
-            f"float x = dot(a, s, n);\n    x += 1.0f;\n    {USE}",
-        ),
-    )
-    job = opened(tmp_path, Case("\n" + DOT, f"float x = dot(a, s, n);\n    x += 1.0f;\n    {USE}"))
+    job = opened(tmp_path, Case("\n" + DOT, "float x = dot(a, s, n);\n    x += 1.0f;" + USE))
     assert not isinstance(job.model, Refusal)
     source = job.model.file.source
     assert job.model.line == 5
     for words in ("sum = sum * 0.5f", "x += 1.0f", "float x = dot_result", "__global__"):
         line = source.line_of(source.data.index(words.encode()))
-        assert re.sub("dot_result", "dot(a, s, n)", words) in job.file.source.text.splitlines()[line - 1]
+        assert words.replace("dot_result", "dot(a, s, n)") in job.file.source.text.splitlines()[line - 1]
+
+
+def test_a_barrier_loop_within_a_tile_loop_of_the_kernel_stays_where_it_is(tmp_path: Path) -> None:
+    total = """__device__ float total(float* t, float v)
+{
+    t[threadIdx.x] = v;
+    for (int half = 64; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) t[threadIdx.x] += t[threadIdx.x + half];
+    }
+    __syncthreads();
+    return t[0];
+}
+"""
+    loop = "float x = 0.0f;\n    for (int k = 0; k < n; ++k) {\n        " + LOAD
+    loop += "\n        __syncthreads();\n        x += total(t, s[127 - threadIdx.x]);\n        __syncthreads();\n    }"
+    job = opened(tmp_path, Case(total, loop + USE, "__shared__ float s[128], t[128];"))
+    assert not isinstance(job.model, Refusal), job.model
+    assert "total_result" not in job.model.file.source.text

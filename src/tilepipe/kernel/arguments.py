@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
@@ -102,8 +102,8 @@ class _Binding:
             )
         lines = [line for name, (line, argument) in template.items() if name != argument]
         edits: list[Edit] = []
-        problem = self._parameters(lines, edits, words)
         outside = {name: argument for name, (_, argument) in template.items()}
+        problem = self._parameters(lines, edits, words, outside)
         return problem or Bound(tuple(lines), tuple(edits), outside)
 
     # -- template parameters -------------------------------------------------------------------------------------
@@ -147,7 +147,9 @@ class _Binding:
 
     # -- parameters ----------------------------------------------------------------------------------------------
 
-    def _parameters(self, lines: list[str], edits: list[Edit], words: set[str]) -> Why | None:
+    def _parameters(
+        self, lines: list[str], edits: list[Edit], words: set[str], outside: dict[str, str]
+    ) -> Why | None:
         """Adds to `lines` the declarations of parameters, and to `edits` those that give others the caller's names."""
         declared: set[str] = set()
         for at, parameter in enumerate(self.function.parameters):
@@ -157,10 +159,11 @@ class _Binding:
             if argument is None:
                 return "with fewer arguments than it has parameters", "say every argument"
             if named is None:
+                lines.append(f"(void)({self._text(argument)});")
                 continue
             name, text = named[0], self._text(argument)
             mine = [node for word, node in self.uses if word == name and self._is(node, named[1])]
-            if at < len(self.arguments) and self._another_name(parameter, argument, name, mine):
+            if at < len(self.arguments) and self._another_name(parameter, argument, mine, outside):
                 edits += [Edit(span(node), text) for node in mine if text != name]
                 continue
             whole = self.file.source.slice(Span(parameter.start_byte, _end(parameter, default)))
@@ -185,23 +188,24 @@ class _Binding:
         found = self.known.bound((node.text or b"").decode(), node)
         return found is not None and found[0] <= offset < self.function.body.start_byte
 
-    def _another_name(self, parameter: Node, argument: Node, name: str, mine: list[Node]) -> bool:
+    def _another_name(
+        self, parameter: Node, argument: Node, mine: list[Node], outside: dict[str, str]
+    ) -> bool:
         """Whether a parameter may be called by the name of the variable that is passed."""
-        inner, outer = self._declared_as(parameter), self._type_of(argument)
-        text = self._text(argument)
-        if (
-            outer is None
-            or not inner.same(outer)
-            or text in self.inner
-            or (text != name and name in self.hidden)
-        ):
+        inner, outer, text = self._declared_as(parameter), self._type_of(argument), self._text(argument)
+        spelled = replace(inner, words=tuple(outside.get(word, word) for word in inner.words))
+        if outer is None or not spelled.same(outer) or text in self.inner:
+            return False
+        if any(node.text != argument.text and (node.text or b"").decode() in self.hidden for node in mine):
             return False
         if outer.array and not inner.array and _ASKS_TYPES.search(self._text(self.function.body)):
             return False
         if any(text in _WORD.findall(self._text(a)) for a in self.arguments if a != argument):
             return False
+        if inner.reference:
+            return True
         changes = not all(self._only_read(node, inner) for node in mine)
-        return inner.reference or not changes or (self.last and not outer.fixed)
+        return (outer.array or not outer.reference) and (not changes or (self.last and not outer.fixed))
 
     def _only_read(self, node: Node, type_: _Type) -> bool:
         """Whether a mention of a parameter leaves it as it is."""
@@ -255,15 +259,18 @@ class _Binding:
             node = node.parent
         if node is None:
             return None
+        kept = {"volatile", "static", "__shared__"} & set(_WORD.findall(self._text(node)))
         if node.type != "declaration":
-            return self._declared_as(node)
+            return None if kept else self._declared_as(node)
         first = node.child_by_field_name("declarator")
         for one in node.children_by_field_name("declarator"):
             inner = one.child_by_field_name("declarator") if one.type == "init_declarator" else one
             if first is not None and inner is not None and inner.start_byte <= found[0] < inner.end_byte:
                 kind = self._without_name(node.start_byte, first.start_byte, "", first.start_byte)
                 words = _typed(kind + self._without_name(inner.start_byte, found[0], name, inner.end_byte))
-                return None if "auto" in words.words else words
+                # The value of what others may change is not what it was at the call.
+                changing = kept - {"__shared__"} if words.array else kept
+                return None if "auto" in words.words or changing else words
         return None
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from textwrap import dedent, indent
+from textwrap import indent
 
 from tree_sitter import Node
 
@@ -47,12 +47,12 @@ _FOREIGN = (
 )
 
 
-def inlined(file: CudaFile, analysed: Analysed, within: Statement) -> CudaFile | Refusal | None:
+def inlined(file: CudaFile, analysed: Analysed, loop: Statement | None) -> CudaFile | Refusal | None:
     """The file with the text of the first function whose call has a loop with barriers in place of that call; TP001
-    where it cannot stand there, None where no call has one, or where a statement of the kernel's own text, not beyond
-    `within`, has a barrier."""
-    calls = list(_calls(file, within))
-    if not all(calls):
+    where it cannot stand there, None where no call has one. `loop`: the tile loop as far as one was found; one with a
+    barrier in the kernel's own text is that loop."""
+    calls = list(_calls(file, analysed.body if loop is None else loop))
+    if loop is not None and not all(calls):
         return None
     for call in (one for found in calls for one in found):
         function = file.functions[callee(call)]
@@ -127,6 +127,7 @@ class _Inlining:
     def __init__(self, file: CudaFile, analysed: Analysed, call: Node, function: Function) -> None:
         self.file, self.call, self.function = file, call, function
         self.known = meanings(file)
+        self.templated = bool(analysed.kernel.template)
         self.kernel = file.tree.root.named_descendant_for_byte_range(
             analysed.kernel.span.start, analysed.kernel.span.end
         )
@@ -169,13 +170,16 @@ class _Inlining:
         around = self.statement.parent
         if self.statement.type == "declaration" and (around is None or around.type != "compound_statement"):
             return "whose call stands in the head of a statement", apart
-        final = self.body.named_children[-1] if self.body.named_children else None
+        final = self._final()
         early = [r for r in self._returns() if r != final]
         if early and not (self.last and self._type() == "void"):
             return "which returns from its middle", "let it return at its end alone"
         if not self.alone and (final is None or final.type != "return_statement"):
             return "which does not return at its end", "let it return at its end"
         return None
+
+    def _final(self) -> Node | None:
+        return next((c for c in reversed(self.body.named_children) if c.type != "comment"), None)
 
     def _returns(self) -> list[Node]:
         """The returns of the function, not those of its lambdas."""
@@ -203,6 +207,8 @@ class _Inlining:
         text, name = self._text(self.body), self.function.name
         if 'R"' in text or any(n.type in ("labeled_statement", "goto_statement") for n in _below(self.body)):
             return "which jumps", "write it without goto"
+        if self.function.template and not self.templated and re.search(r"\bif\s+constexpr\b", text):
+            return "which leaves out branches by `if constexpr`", "write the loop in the kernel itself"
         if name in _reached(self.file, self.body):
             return "which calls itself", "write the loop in the kernel itself"
         if _KEPT.search(_EXTERN.sub("", text)):
@@ -218,7 +224,8 @@ class _Inlining:
         whole = self.function.node
         if whole.parent is not None and whole.parent.type == "template_declaration":
             whole = whole.parent
-        for word, node in uses(self.body):
+        own = self.function.name  # another of that name is no obstacle: it does not call itself
+        for word, node in ((word, node) for word, node in uses(whole) if word != own):
             for name in self.known.with_macros([word]):
                 found = self.known.bound(name, node)
                 inside = found is not None and whole.start_byte <= found[0] < whole.end_byte
@@ -266,7 +273,7 @@ class _Inlining:
         head = [f"{{  // {name}", *(f"    {line}" for line in declared)]
         if result:
             head.insert(0, result)
-        lines = [*head, indent(dedent(text).rstrip(), "    "), "}"]
+        lines = [*head, indent(_dedented(text), "    ", _moves), "}"]
         around = self.statement.parent
         braces = bool(result) and around is not None and around.type != "compound_statement"
         if braces:
@@ -285,7 +292,7 @@ class _Inlining:
 
     def _returned(self, result: str) -> Iterator[Edit]:
         """The last return as an assignment to the result."""
-        final = self.body.named_children[-1] if self.body.named_children else None
+        final = self._final()
         if final is None or final.type != "return_statement":
             return
         value = final.named_children[0] if final.named_children else None
@@ -296,6 +303,13 @@ class _Inlining:
             yield Edit(Span(value.end_byte, value.end_byte), ")")
         else:
             yield Edit(Span(final.start_byte, value.start_byte), f"{result} = ")
+
+
+def _dedented(text: str) -> str:
+    """The lines without the margin that they share; directives have none."""
+    lines = text.rstrip().split("\n")
+    margin = min((len(x) - len(x.lstrip()) for x in lines if _moves(x)), default=0)
+    return "\n".join(x[margin:] if _moves(x) else x for x in lines)
 
 
 def _moves(line: str) -> bool:

@@ -48,6 +48,7 @@ class Meanings:
         self.file = file
         self.root = file.tree.root
         self._binder = Binder(file.macros)
+        self._directed: dict[Node, frozenset[str]] = {}
         self._bodies: dict[str, set[str]] = defaultdict(set)
         self._headers = [{m.name for m in all_macros(root)} for root in file.header_roots]
         header_macros = frozenset[str]().union(*self._headers)
@@ -204,7 +205,12 @@ class Meanings:
         return directives[0] == directives[1] or not any(name in names for names in directives)
 
     def _directives(self, at: Node) -> frozenset[str]:
-        """The names that `using namespace` within the function makes visible at a node."""
+        """The names that `using namespace` within the function makes visible at a node, worked out once."""
+        if at not in self._directed:
+            self._directed[at] = frozenset(self._directives_at(at))
+        return self._directed[at]
+
+    def _directives_at(self, at: Node) -> set[str]:
         found: set[str] = set()
         node: Node | None = at
         while node is not None and node.type not in _FUNCTIONS:
@@ -213,7 +219,7 @@ class Meanings:
                     for name, _ in introduced(child, self.file.macros):
                         found |= self.of_namespace(name.split()[-1]) if " " in name else set()
             node = node.parent
-        return frozenset(found)
+        return found
 
     def function_around(self, at: Node) -> Node | None:
         """The function definition around a node."""

@@ -169,7 +169,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
         apart = own_registers(file, analysed)
         if apart:
             return _again(file, kernel, apart, no_alias)
-    within = inlined(file, analysed, analysed.body if isinstance(tile, Refusal) else tile.loop)
+    within = inlined(file, analysed, None if isinstance(tile, Refusal) else tile.loop)
     if isinstance(within, CudaFile):
         return _of(within, file, kernel, no_alias)
     if isinstance(tile, Refusal):
