@@ -78,8 +78,9 @@ TAKEN = {
     "an assignment": Case(DOT, "float x;\n    x = dot(a, s, n);" + USE),
     "an element": Case(DOT, "c[threadIdx.x] = dot(a, s, n);"),
     "a difference": Case(DOT, "float x = 3.0f;\n    x -= dot(a, s, n);" + USE),
-    "a value that is not wanted": Case(dot(("return sum;", "s[127 - threadIdx.x] = sum;\n    return sum;  // last")),
-                                       "dot(a, s, n);\n    __syncthreads();\n    c[threadIdx.x] = s[threadIdx.x];"),
+    "a value that is not wanted": Case(
+        dot(("return sum;", "c[threadIdx.x] = sum;\n    return sum;  // last"), ("int n)", "int n, float* c)")),
+        "dot(a, s, n, c);\n    c[threadIdx.x] += 1.0f;"),
     "a branch without braces": Case(DOT, "float x = 3.0f;\n    if (n > 1)\n        x = dot(a, s, n);" + USE),
     "a variable of the same name": Case(DOT, "float sum = 2.0f;\n    sum += dot(a, s, n);\n    c[threadIdx.x] = sum;"),
     "a reference": Case(INTO, "float x = 1.0f;\n    into(a, s, n, x);" + USE),
@@ -123,8 +124,9 @@ TAKEN = {
     "two functions deep": Case(
         DOT + edit("__device__ float twice(FROM) { float y = dot(a, s, n); return y * 2.0f; }\n",
                    ("FROM", "const float* __restrict__ a, float* s, int n")), "float x = twice(a, s, n);" + USE),
-    "a tile with rows": Case(dot(("float* s", "float s[][32]"), ("s[threadIdx.x]", "s[threadIdx.x / 32][threadIdx.x % 32]"),
-                                 (READ, "s[i / 32][(i + threadIdx.x) % 32]")), tile="__shared__ float s[4][32];"),
+    "a tile with rows": Case(dot(("float* s", "float s[][32]"),
+                             ("s[threadIdx.x]", "s[threadIdx.x / 32][threadIdx.x & 31]"),
+                             (READ, "s[i / 32][(i + threadIdx.x) % 32]")), tile="__shared__ float s[4][32];"),
     "a tile by reference": Case(dot(("float* s", "float (&t)[128]"), ("s[", "t["))),
     "a macro": Case("#define AT(i) s[((i) + threadIdx.x) & 127]\n" + dot((READ, "AT(i)"))),
     "a macro that names a parameter": Case(
@@ -142,7 +144,7 @@ HIDES = "const int W = 5;\n    float x = dot(a, s, n);\n    x += W;" + USE
 REFUSED = {
     "within an expression": (Case(DOT, "c[threadIdx.x] = dot(a, s, n) + 1.0f;"), "within an expression"),
     "in the head of a loop": (
-        Case(DOT, "float y = 0;\n    for (float x = dot(a, s, n); y < 2.0f; ++y) c[threadIdx.x] = x + y;"), "call stands"),
+        Case(DOT, "float y = 0;\n    for (float x = dot(a, s, n); y < 2; ++y) c[threadIdx.x] = x + y;"), "call stands"),
     "returns from the middle": (Case(dot(("float sum", "if (n == 3) return 5.0f;\n    float sum"))), "from its middle"),
     "returns before more": (Case(EARLY, "out(a, s, n, c);\n    c[threadIdx.x] += 1.0f;"), "from its middle"),
     "a name that the kernel hides": (
