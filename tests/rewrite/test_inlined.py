@@ -73,6 +73,7 @@ RENAMED = dot(("a[", "src["), ("* __restrict__ a", "* __restrict__ src"), ("s[",
 MOVING = ("a[k * 128 + threadIdx.x]", "a[threadIdx.x]; a += 128")
 STEP = dot(("i += 3", "i += STEP"))
 WIDTH = ("i += 3", "i += W")
+CLASS = ("float dot", "R dot")
 TAKEN = {
     "a variable's value": Case(DOT, "const float x = dot(a, s, n);" + USE),
     "an assignment": Case(DOT, "float x;\n    x = dot(a, s, n);" + USE),
@@ -131,6 +132,12 @@ TAKEN = {
     "a macro": Case("#define AT(i) s[((i) + threadIdx.x) & 127]\n" + dot((READ, "AT(i)"))),
     "a macro that names a parameter": Case(
         "#define AT(i) t[((i) + threadIdx.x) & 127]\n" + edit(RENAMED, ("t[(i + threadIdx.x) & 127]", "AT(i)"))),
+    "a result that is a class": Case("struct R { float v; };\n" + dot(CLASS, ("return sum;", "return R{sum};")),
+                                     "const R r = dot(a, s, n);\n    float x = r.v;" + USE),
+    "a result that depends": Case(
+        "template <class T> struct R { using Type = T; };\ntemplate <class T>\n"
+        + dot(("float dot", "typename R<T>::Type dot"), ("float sum", "T sum")),
+        "float x = dot<float>(a, s, n);" + USE),
     "a default": Case(dot(("int n)", "int n, int step = 3)"), ("i += 3", "i += step"))),
     "a parameter without a name": Case(dot(("int n)", "int n, int)")), "float x = dot(a, s, n, 5);" + USE),
     "directives": Case(dot(("        for (int i", "#pragma unroll 4\n        for (int i"))),
@@ -160,9 +167,10 @@ REFUSED = {
     "recursion": (Case(dot(("return sum;", "return n > 99 ? dot(a, s, n - 1) : sum;"))), "calls itself"),
     "two calls with a tile of its own": (
         Case(OWN, "float x = dot(a, n);\n    x += dot(a + 128, n);" + USE, ""), "called twice"),
-    "a result that is a class": (
-        Case("struct R { float v; };\n" + dot(("return sum;", "return R{sum};"), ("float dot", "R dot")),
-             "R r = dot(a, s, n);\n    float x = r.v;" + USE), "no number or vector"),
+    "a result with a constructor": (
+        Case("struct R { float v; __device__ R() : v(0) {} };\n"
+             + dot(CLASS, ("return sum;", "R r; r.v = sum;\n    return r;")),
+             "R r = dot(a, s, n);\n    float x = r.v;" + USE), "may run code"),
     "a jump": (Case(dot(("return sum;", "goto end;\nend:\n    return sum;"))), "jumps"),
     "several of a name": (Case(DOT + dot(("int n", "float n"), ("k < n", "k < int(n)"))), "shares its name"),
     "an argument that changes a variable": (

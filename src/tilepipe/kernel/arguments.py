@@ -231,7 +231,7 @@ class _Binding:
         """Whether every function of a name takes what it is given by value."""
         function = self.file.functions.get(name)
         if function is None:
-            return known.is_pure(name) or name in known.CASTS or name in known.READS
+            return known.is_pure(name) or name in known.CASTS or name in known.READS or name == "sync"
         listed = (p for f in (function, *function.overloads) for p in f.parameters)
         return not any("&" in (p.text or b"").decode() for p in listed)
 

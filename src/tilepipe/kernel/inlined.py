@@ -253,10 +253,12 @@ class _Inlining:
         """The declaration of the result; "" where the call's value is not wanted."""
         if self.alone:
             return ""
-        type_ = outside.get(self._type(), self._type())
-        own = self._type() in outside and re.fullmatch(r"[A-Za-z_]\w*", type_)
-        if not _PLAIN.fullmatch(type_) and not own:
-            return "whose result is no number or vector", "give the result a plain type"
+        type_ = re.sub(r"\w+", lambda word: outside.get(word.group(), word.group()), self._type())
+        last = re.sub(r"<.*>", "", type_).split("::")[-1].strip()
+        classes = self.file.classes.get(last, ())
+        known_ = type_.startswith("typename ") or self._type() in outside or _PLAIN.fullmatch(type_)
+        if not (known_ or classes) or any(_acts(node, last) for node, _ in classes):
+            return "whose result is of a class that may run code", "give the result a plain type"
         return f"{type_} {self.name}_result;"
 
     def _edited(self, declared: tuple[str, ...], edits: tuple[Edit, ...], result: str) -> CudaFile | Why:
@@ -303,6 +305,11 @@ class _Inlining:
             yield Edit(Span(value.end_byte, value.end_byte), ")")
         else:
             yield Edit(Span(final.start_byte, value.start_byte), f"{result} = ")
+
+
+def _acts(node: Node, name: str) -> bool:
+    """Whether a class has constructors or an assignment of its own."""
+    return bool(re.search(rf"\b{name}\s*\(|\boperator\s*=(?!=)", (node.text or b"").decode()))
 
 
 def _dedented(text: str) -> str:

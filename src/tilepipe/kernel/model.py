@@ -32,6 +32,7 @@ from tilepipe.kernel.poolnames import hidden_names
 from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
+from tilepipe.kernel.sharedclass import declared_here
 from tilepipe.kernel.spliced import changed_meanings, lost_names
 from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
@@ -155,7 +156,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     taken = taken_coordinate(file, kernel)
     if taken is not None:
         return taken
-    for shaped in (read_as_written, open_macros):
+    for shaped in (read_as_written, open_macros, declared_here):
         edits = shaped(file, kernel)
         if isinstance(edits, Refusal):
             return edits
