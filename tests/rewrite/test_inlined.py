@@ -115,6 +115,12 @@ TAKEN = {
         "float x = dot(a, s, n);\n    x += n;" + USE),
     "a count that a reference names": Case(dot(("float sum", "int& m = n; m = m > 2 ? 2 : m;\n    float sum")),
                                            "float x = dot(a, s, n);\n    x += n;" + USE),
+    "a count that a reference in braces names": Case(dot(("float sum", "int& m{n}; m = m > 2 ? 2 : m;\n    float sum")),
+                                                     "float x = dot(a, s, n);\n    x += n;" + USE),
+    "a count that a cast names": Case(dot(("float sum", "static_cast<int&>(n) = 2;\n    float sum")),
+                                      "float x = dot(a, s, n);\n    x += n;" + USE),
+    "a count that a choice names": Case(dot(("float sum", "int m = 5; (n > 2 ? n : m) = 2;\n    float sum")),
+                                        "float x = dot(a, s, n);\n    x += n;" + USE),
     "a reference to what changes": Case(
         dot(("int n)", "int n, int v, int* w)"), ("float sum", "*w = 40;\n    float sum"), (" 0.5f", " 0.5f + v")),
         "int m[1] = {7};\n    const int& v = m[0];\n    float x = dot(a, s, n, v, m);" + USE),
@@ -167,6 +173,19 @@ REFUSED = {
     "recursion": (Case(dot(("return sum;", "return n > 99 ? dot(a, s, n - 1) : sum;"))), "calls itself"),
     "two calls with a tile of its own": (
         Case(OWN, "float x = dot(a, n);\n    x += dot(a + 128, n);" + USE, ""), "called twice"),
+    "two calls with a tile of its own, in a header": (
+        Case('#include "dot.cuh"', "float x = dot(a, n);\n    x += dot(a + 128, n);" + USE, "", {"dot.cuh": OWN}),
+        "called twice"),
+    "a template parameter in the way of a macro": (
+        Case("#define COUNT W\nconstexpr int W = 3;\ntemplate <int W>\n" + dot(WIDTH),
+             "float x = dot<5>(a, s, COUNT);" + USE),
+        "template parameter `W` has the name"),
+    "a list of template parameters": (
+        Case("template <int... W>\n" + dot(("i += 3", "i += sizeof...(W)")), "float x = dot<1, 2>(a, s, n);" + USE),
+        "lists"),
+    "a count that a macro changes": (
+        Case("#define CUT n = n > 2 ? 2 : n\n" + dot(("float sum", "CUT;\n    float sum")),
+             "float x = dot(a, s, n);\n    x += n;" + USE), "`n` is another one"),
     "a result with a constructor": (
         Case("struct R { float v; __device__ R() : v(0) {} };\n"
              + dot(CLASS, ("return sum;", "R r; r.v = sum;\n    return r;")),

@@ -32,9 +32,14 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _SPECIFIERS = frozenset(("const", "constexpr", "static", "extern", "register", "inline", "__shared__"))
 _CHANGES = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
 _READS = (
-    "binary_expression", "conditional_expression", "return_statement", "condition_clause", "initializer_list",
-    "comma_expression", "subscript_argument_list", "template_argument_list", "array_declarator", "for_statement",
+    "binary_expression", "return_statement", "condition_clause", "subscript_argument_list", "template_argument_list",
+    "array_declarator", "for_statement",
 )  # fmt: skip
+# What stands for the variable itself, or a part of it.
+_SAME = (
+    "parenthesized_expression", "field_expression", "initializer_list", "conditional_expression", "comma_expression",
+)  # fmt: skip
+_VALUES = ("identifier", "pointer_declarator", "array_declarator")
 _ASKS_TYPES = re.compile(r"\b(sizeof|decltype|typeid|alignof|auto\s*&)")
 
 
@@ -94,7 +99,8 @@ class _Binding:
         if not isinstance(template, dict):
             return template
         renamed = {name for name, (_, argument) in template.items() if name != argument}
-        words = {w for t in (*texts, *(a for _, a in template.values())) for w in _WORD.findall(t)}
+        given = (*texts, *(a for _, a in template.values()))
+        words = self.known.with_macros(w for t in given for w in _WORD.findall(t))
         if crossed := words & renamed:
             return (
                 f"and its template parameter `{min(crossed)}` has the name of something else in the call",
@@ -111,6 +117,8 @@ class _Binding:
     def _template(self) -> dict[str, tuple[str, str]] | Why:
         """Template parameters by name: the declaration that stands for each, and its argument."""
         found: dict[str, tuple[str, str]] = {}
+        if any("..." in one or "<" in one for one in self.function.template):
+            return "whose template parameters are lists or templates", "write the loop in the kernel itself"
         given, deduced = template_arguments(self.file.source, self.function, self.call)
         for declared, argument in given:
             *kind, name = declared.split()
@@ -163,7 +171,7 @@ class _Binding:
                 continue
             name, text = named[0], self._text(argument)
             mine = [node for word, node in self.uses if word == name and self._is(node, named[1])]
-            if at < len(self.arguments) and self._another_name(parameter, argument, mine, outside):
+            if at < len(self.arguments) and self._another_name(parameter, argument, name, mine, outside):
                 edits += [Edit(span(node), text) for node in mine if text != name]
                 continue
             whole = self.file.source.slice(Span(parameter.start_byte, _end(parameter, default)))
@@ -189,14 +197,14 @@ class _Binding:
         return found is not None and found[0] <= offset < self.function.body.start_byte
 
     def _another_name(
-        self, parameter: Node, argument: Node, mine: list[Node], outside: dict[str, str]
+        self, parameter: Node, argument: Node, name: str, mine: list[Node], outside: dict[str, str]
     ) -> bool:
         """Whether a parameter may be called by the name of the variable that is passed."""
         inner, outer, text = self._declared_as(parameter), self._type_of(argument), self._text(argument)
         spelled = replace(inner, words=tuple(outside.get(word, word) for word in inner.words))
         if outer is None or not spelled.same(outer) or text in self.inner:
             return False
-        if any(node.text != argument.text and (node.text or b"").decode() in self.hidden for node in mine):
+        if name in self.hidden and text != name:  # a macro would keep the old name
             return False
         if outer.array and not inner.array and _ASKS_TYPES.search(self._text(self.function.body)):
             return False
@@ -204,13 +212,14 @@ class _Binding:
             return False
         if inner.reference:
             return True
-        changes = not all(self._only_read(node, inner) for node in mine)
+        by_macro = name in self.hidden and not outer.array
+        changes = by_macro or not all(self._only_read(node, inner) for node in mine)
         return (outer.array or not outer.reference) and (not changes or (self.last and not outer.fixed))
 
     def _only_read(self, node: Node, type_: _Type) -> bool:
         """Whether a mention of a parameter leaves it as it is."""
         outer = node.parent
-        while outer is not None and outer.type in ("parenthesized_expression", "field_expression"):
+        while outer is not None and outer.type in _SAME:
             node, outer = outer, outer.parent
         if outer is None or outer.type in _READS:
             return outer is not None
@@ -222,16 +231,19 @@ class _Binding:
             return outer.child_by_field_name("right") == node
         if outer.type == "init_declarator":
             kind = outer.child_by_field_name("declarator")
-            return kind is not None and kind.type != "reference_declarator"
+            return kind is not None and kind.type in _VALUES
         if outer.type == "argument_list" and outer.parent is not None:
-            return self._by_value(callee(outer.parent))
+            called = outer.parent.child_by_field_name("function")
+            by_reference = called is not None and b"&" in (called.text or b"")  # of a cast
+            return not by_reference and self._by_value(callee(outer.parent))
         return outer.type == "cast_expression" and b"&" not in (outer.text or b"").partition(b")")[0]
 
     def _by_value(self, name: str) -> bool:
         """Whether every function of a name takes what it is given by value."""
         function = self.file.functions.get(name)
         if function is None:
-            return known.is_pure(name) or name in known.CASTS or name in known.READS or name == "sync"
+            hands_on = name in ("move", "forward", "get")
+            return (known.is_pure(name) and not hands_on) or name in (*known.CASTS, *known.READS, "sync")
         listed = (p for f in (function, *function.overloads) for p in f.parameters)
         return not any("&" in (p.text or b"").decode() for p in listed)
 

@@ -212,10 +212,11 @@ class _Inlining:
         if name in _reached(self.file, self.body):
             return "which calls itself", "write the loop in the kernel itself"
         if _KEPT.search(_EXTERN.sub("", text)):
-            others = [f.body for f in self.file.functions.values() if f.node != self.function.node]
+            functions = [g for f in self.file.functions.values() for g in (f, *f.overloads)]
+            others = [f.body for f in functions if f.node != self.function.node]
             assert self.kernel is not None
-            named = [self.kernel, *others]
-            if sum(len(re.findall(rf"\b{name}\b", (n.text or b"").decode())) for n in named) > 1:
+            calls = re.compile(rf"\b({name}|{self.name})\b")
+            if sum(len(calls.findall((n.text or b"").decode())) for n in (self.kernel, *others)) > 1:
                 return "which is called twice and keeps variables", "declare its shared arrays in the kernel"
         return None
 
