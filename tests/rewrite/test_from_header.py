@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.sampling import sampled
 
 from tilepipe import steps
 from tilepipe.builds import build_candidate, verify_candidate
@@ -132,7 +133,7 @@ def opened(folder: Path, case: Case, candidate: str | None = None) -> Job:
     return job
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", sampled(TAKEN, 3))
 def test_a_loader_in_a_header_is_pipelined(name: str, tmp_path: Path) -> None:
     job = opened(tmp_path, TAKEN[name])
     model = job.model
@@ -147,7 +148,7 @@ def test_a_loader_in_a_header_is_pipelined(name: str, tmp_path: Path) -> None:
         assert [one.status for one in answer] == ["passed", "passed"], answer
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", sampled(REFUSED, 3))
 def test_a_loader_that_would_mean_something_else_in_the_file_is_refused(name: str, tmp_path: Path) -> None:
     job = opened(tmp_path, REFUSED[name])
     assert job.fault is None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.sampling import sampled
 
 from tilepipe import steps
 from tilepipe.builds import build_candidate, verify_candidate
@@ -240,7 +241,7 @@ def opened(folder: Path, case: Case) -> Job:
     return job
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", sampled(TAKEN, 4))
 def test_a_loop_in_a_function_is_pipelined(name: str, tmp_path: Path) -> None:
     job = opened(tmp_path, TAKEN[name])
     model = job.model
@@ -254,7 +255,7 @@ def test_a_loop_in_a_function_is_pipelined(name: str, tmp_path: Path) -> None:
     assert [one.status for one in answer] == ["passed", "passed"], answer
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", sampled(REFUSED, 3))
 def test_a_function_whose_text_would_mean_something_else_is_refused(name: str, tmp_path: Path) -> None:
     case, words = REFUSED[name]
     job = opened(tmp_path, case)
