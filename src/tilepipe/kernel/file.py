@@ -16,6 +16,7 @@ from tilepipe.kernel.names import Function
 from tilepipe.kernel.operators import may_change
 from tilepipe.kernel.statements import Builder, Statement
 from tilepipe.kernel.symbols import Symbol, declarators, declared
+from tilepipe.kernel.unseen import Unseen
 from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import Tree, parse, span
 
@@ -143,10 +144,15 @@ class CudaFile:
     def _variables(self) -> tuple[tuple[Symbol, Node | None], ...]:
         return tuple(_file_arrays(self.tree.root, self.source))
 
+    @cached_property
+    def unseen(self) -> Unseen:
+        """What classes and operators of the file and its headers do where no call shows it."""
+        return Unseen(self.roots, self.macros)
+
     def analyse(self, kernel: KernelText) -> Analysed:
         """The statements of one kernel with their effects; pointers are followed to a fixed point first."""
         node = self._nodes[kernel.span.start]
-        analyzer = Analyzer(self.source, self.macros, self.functions)
+        analyzer = Analyzer(self.source, self.macros, self.functions, self.unseen)
         for symbol, _ in self._variables:
             analyzer.scopes[0][symbol.name] = symbol
         function = _function(node, node, kernel.scope)

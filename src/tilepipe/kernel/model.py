@@ -38,6 +38,7 @@ from tilepipe.kernel.theloop import the_loop
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
 from tilepipe.kernel.unclear import taken_coordinate, unclear_macro
+from tilepipe.kernel.unseen import runs_unseen
 from tilepipe.source import Edit, Span, apply_edits
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
@@ -175,6 +176,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     question = LoopFacts(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = (
         legality.check(question)
+        or runs_unseen(file, kernel)
         or hidden_addresses(file, analysed, tile, parts)
         or changed_meanings(file, kernel, parts)
         or lost_names(file, tile, parts)
