@@ -76,7 +76,9 @@ CASES = {
         FILE.format(f"__device__ void operator()() const {{ {ALONE} g = 3; }}")
         + "\ntemplate <class F> __device__ void run(F f) { f(); }", "", "g", "run(P());", ("g = 3", ""),
     ),
-    "an object in an array that is called": (COUNTER, "P p[2] = {}, q[2] = {};", "p[0].o", "p[0]();", ("p[0]()", "q[0]()")),
+    "an object in an array that is called": (
+        COUNTER, "P p[2] = {}, q[2] = {};", "p[0].o", "p[0]();", ("p[0]()", "q[0]()"),
+    ),
     "an object in parentheses that is called": (COUNTER, "P p{}, q{};", "p.o", "(p)();", ("(p)()", "(q)()")),
     "an object that a call gives": (
         COUNTER + "\n__device__ P& same(P& p) { return p; }", "P p{}, q{};", "p.o", "same(p)();", ("same(p)", "q"),
