@@ -334,8 +334,8 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "the types of the copy are not known"
     if target != source:
         return f"the copy converts {source} to {target}"
-    align = answers.get(f"align:{at}")
-    if not isinstance(align, int) or align < size:
+    align, origin = (answers.get(f"{k}:{at}") for k in ("align", "origin"))
+    if not isinstance(align, int) or align < size or (isinstance(origin, int) and origin < size):
         return f"its elements of {size} bytes are not known to lie at multiples of that"
     acting = acting_class(found.file, copy, answers)
     if acting:
