@@ -226,7 +226,10 @@ class CudaFile:
         with analyzer.scope():
             parameters = []
             for parameter in function.parameters:
-                for symbol, _ in declared(parameter, self.source.slice(span(parameter)), (), "param"):
+                for found, _ in declared(parameter, self.source.slice(span(parameter)), (), "param"):
+                    # A macro of that name may leave nothing of it.
+                    restrict = found.restrict and not {"__restrict__", "__restrict"} & self.macros.keys()
+                    symbol = replace(found, restrict=restrict)
                     analyzer.declare(symbol)
                     parameters.append(symbol)
                     if symbol.pointer or f"{symbol.name}." in text:
