@@ -171,6 +171,7 @@ class Analyzer(Calls):
             return found.bases | self.pointees(found.variables)
         if found.kind in ("file", "shared") and not found.is_array:
             self.out.reads.append(Access(found, self.where(node)))
+            self._operated(frozenset({found}), node)
             return NOTHING
         if found.kind == "shared":
             return frozenset({found})
@@ -226,6 +227,9 @@ class Analyzer(Calls):
         at = self.place(node)
         if at.memory:
             self.out.reads += self.accesses(at.bases, node)
+            field = node.child_by_field_name("field")
+            if field is None or self.text(field) in self.unseen.objects:
+                self._operated(at.bases, node)
             return NOTHING
         self._used(frozenset(v for v in at.variables if v.kind != "shared"))
         return at.bases | self.pointees(at.variables)
@@ -235,6 +239,14 @@ class Analyzer(Calls):
         self.out.uses |= variables
         if self.operators_change:
             self.out.defs |= {v for v in variables if not (v.const or v.pointer or PLAIN.fullmatch(v.type))}
+
+    def _operated(self, bases: Bases, node: Node) -> None:
+        """Objects in memory are read; an operator of the author's may change them, as it may variables."""
+        if self.operators_change:
+            classes = [
+                b for b in bases if set(b.type.split()) & self.unseen.classes and not (b.const or b.pointer)
+            ]
+            self.out.writes += [Access(b, self.where(node)) for b in classes]
 
     def _root_name(self, node: Node) -> str:
         current: Node | None = node

@@ -265,28 +265,14 @@ class Calls(Places):
             if argument.type in ("identifier", "subscript_expression", "field_expression"):
                 at = self.place(argument)
                 variables |= {v for v in at.variables if not v.const}
-                if at.memory and _TAKING.fullmatch(name):
-                    given = self.accesses(at.bases, node)
-                    self.out.writes += given
+                if at.memory and (_TAKING.fullmatch(name) or self.unseen.takes_reference(name)):
+                    self.write(at, node, also_read=True)
                     touched = True
             self.out.defs |= variables
             touched = touched or bool(outside or variables)
         function = node.child_by_field_name("function")
-        if function is not None and function.type in ("field_expression", "identifier"):
-            # A method may change its object, and an object that is called is one too.
-            at = self.place(function.child_by_field_name("argument") or function)
-            self.out.uses |= at.variables
-            self.out.defs |= at.variables
-            touched = touched or bool(at.variables) or function.type == "field_expression"
-            held = frozenset(b for v in at.variables for b in self.points[v] if b.kind != "local")
-            if held:  # what the object points to
-                self.out.reads += self.accesses(held, node)
-                self.out.writes += self.accesses(held, node)
-        elif function is not None and function.type not in ("qualified_identifier", "template_function"):
-            self.value(function)
-            named = {self.lookup(word) for word in re.findall(r"[A-Za-z_]\w*", self.text(function))}
-            self.out.defs |= {s for s in named if isinstance(s, Symbol) and s.kind in ("local", "param")}
-            touched = True
+        if function is not None:
+            touched |= self._called_object(function, name, node)
         if function is not None and self._reaches_beyond(function, name):
             anywhere = Access(None, self.where(node))
             self.out.reads.append(anywhere)
@@ -295,6 +281,31 @@ class Calls(Places):
         if touched or name.startswith("atomic") or name in self.unseen.functions:
             self.out.opaque.append((name, self.where(node)))
         return result
+
+    def _called_object(self, function: Node, name: str, node: Node) -> bool:
+        """What a call may do to the object whose method it is, or which is called itself; whether there is one."""
+        if function.type in ("field_expression", "identifier"):
+            at = self.place(function.child_by_field_name("argument") or function)
+            self.out.uses |= at.variables
+            self.out.defs |= at.variables
+            held = frozenset(b for v in at.variables for b in self.points[v] if b.kind != "local")
+            if held:  # what the object points to
+                self.write(Place(NOTHING, True, held), node, also_read=True)
+            if at.memory and not self.unseen.only_reads(
+                name if function.type == "field_expression" else "operator()"
+            ):
+                self.write(at, node, also_read=True)
+            return bool(at.variables) or at.memory or function.type == "field_expression"
+        if function.type in ("qualified_identifier", "template_function"):
+            return False
+        self.value(function)
+        found = map(self.lookup, re.findall(r"[A-Za-z_]\w*", self.text(function)))
+        named = frozenset(s for s in found if isinstance(s, Symbol))
+        self.out.defs |= {s for s in named if s.kind in ("local", "param")}
+        shared = frozenset(s for s in named if s.kind in ("shared", "file"))
+        if shared and not self.unseen.only_reads("operator()"):
+            self.write(Place(NOTHING, True, shared), node, also_read=True)
+        return True
 
     def _reaches_beyond(self, function: Node, name: str) -> bool:
         """Whether what a call names may change memory that it is not given: a function that is known by a pointer

@@ -32,6 +32,10 @@ _ACTING_ASM = re.compile(r"\b(?:st|stmatrix|red|atom|cp|multimem|bar|barrier)\.|
 _DEVICE = re.compile(r"\b(?:__device__|constexpr|consteval)\b")
 _MEMORY = {"__device__", "__managed__", "__shared__"}
 _FUNCTION_POINTER = re.compile(r"\(\s*(?:\w+\s*::\s*)*\*\s*(?:const\s+)?(\w+)\s*(?:\[[^\]]*\]\s*)?\)\s*\(")
+# Methods of library classes that leave their object as it is.
+_READING = frozenset(
+    ("real", "imag", "size", "load", "value", "has_value", "empty", "count", "any", "all", "none")
+)
 _NAMED = ("declaration", "alias_declaration", "type_definition", "preproc_def", "preproc_function_def")
 
 
@@ -55,6 +59,7 @@ class Unseen:
         self._texts: dict[str, list[str]] = defaultdict(list)
         self.functions: dict[str, list[Node]] = {}  # all, those of classes too, by name
         self.classes = frozenset(name for root in roots for name in _class_names(root))
+        self.objects: set[str] = set()  # members that are objects of classes themselves
         self.templates: set[str] = set()  # parameters of templates
         self._variables: set[str] = set()  # of the file, in memory that kernels may change
         texts = [(root.text or b"").decode() for root in roots]
@@ -69,6 +74,18 @@ class Unseen:
     def function_reaches(self, name: str) -> bool:
         """Whether a function of that name, of whatever class or namespace, changes memory that it is not given."""
         return any(self._reaches(f, called=True) for f in self.functions.get(name, ()))
+
+    def takes_reference(self, name: str) -> bool:
+        """Whether a function of that name, of whatever class or namespace, may change an argument of its calls."""
+        listed = [_parameters(d) for f in self.functions.get(name, ()) if (d := _declarator(f)) is not None]
+        return any("&" in p and not re.search(r"\bconst\b", p) for text in listed for p in text.split(","))
+
+    def only_reads(self, name: str) -> bool:
+        """Whether a method of that name leaves its object as it is; those of libraries by their names."""
+        found = self.functions.get(name)
+        if found is None:
+            return name in _READING
+        return all(b"const" in _qualifiers(f) and not _is_mutable(f) for f in found)
 
     def within(self, text: str) -> Member | None:
         """A member that reaches beyond its object and may run, without a call, in what a kernel's text names."""
@@ -103,6 +120,10 @@ class Unseen:
             elif node.type == "function_definition":
                 yield from self._function(node, owner)
                 continue
+            elif node.type == "field_declaration":
+                kind = node.child_by_field_name("type")
+                if kind is not None and set(_WORD.findall((kind.text or b"").decode())) & self.classes:
+                    self.objects |= {d.name for d in declarators(node)}
             elif node.type in _NAMED and not owner:
                 words = _WORD.findall(text.partition("=")[0])
                 for word in words if node.type == "declaration" else words[:3]:
@@ -131,6 +152,7 @@ class Unseen:
         if declarator.type == "operator_cast" or "operator" in name:
             kind = name.partition("operator")[2].strip()
             if kind == "()":
+                self.functions.setdefault("operator()", []).append(node)
                 yield Member("operator()", frozenset((owner,)), node)
                 return
             types = frozenset(_WORD.findall(_parameters(declarator)))
@@ -301,6 +323,22 @@ def _declarator(node: Node) -> Node | None:
 def _parameters(declarator: Node) -> str:
     listed = declarator.child_by_field_name("parameters")
     return (listed.text or b"").decode() if listed is not None else ""
+
+
+def _qualifiers(node: Node) -> bytes:
+    """What stands between a function's parameters and its body."""
+    declarator = _declarator(node)
+    listed = declarator.child_by_field_name("parameters") if declarator is not None else None
+    body = node.child_by_field_name("body")
+    if listed is None or body is None or node.text is None:
+        return b""
+    return node.text[listed.end_byte - node.start_byte : body.start_byte - node.start_byte]
+
+
+def _is_mutable(node: Node) -> bool:
+    """Whether the class of a method has a member that changes in what is const, too."""
+    klass = _class_around(node)
+    return klass is not None and b"mutable" in (klass.text or b"")
 
 
 def _class_around(node: Node) -> Node | None:
