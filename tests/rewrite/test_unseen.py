@@ -26,6 +26,37 @@ CASES = {
         TAKES + "\n__device__ int use(P p) { return p.x; }", "int o = 0;", "o", "sum += use(o);", (TAKES, KEEPS),
     ),
     "a conversion by a cast": (TAKES, "int o = 0;", "o", "sum += ((P)o).x;", (TAKES, KEEPS)),
+    "a class of the kernel's own": (
+        "using T = int;", "int o = 0; " + TAKES, "o", "P p = o; sum += p.x;", ("int& o", "int o"),
+    ),
+    "a class that extends one": (
+        TAKES + "\nstruct Q : P { using P::P; };", "int o = 0;", "o", "Q q(o); sum += q.x;", ("int& o", "int o"),
+    ),
+    "a class that a macro makes": (
+        "#define MAKE(N) struct N { int x; __device__ N(int& o) { o = (o + 1) & 7; x = o; } };\nMAKE(P)", "int o = 0;",
+        "o", "P p = o; sum += p.x;", ("int& o", "int o"),
+    ),
+    "an operator that a macro makes": (
+        "#define OP(S) __device__ int operator S(P& p, int z) { return p.o = (p.o + z) & 7; }\n"
+        "struct P { int o; };\nOP(%)",
+        "P p{0}, q{0};", "p.o", "sum += p % 3;", ("sum += p", "sum += q"),
+    ),
+    "a function of a known name that a macro makes": (
+        "#define FN(N) __device__ void N(int& o) { o = (o + 1) & 7; }\nFN(max)", "int o = 0, m = 0;", "o", "max(o);",
+        ("max(o)", "max(m)"),
+    ),
+    "a macro in a method": (
+        f"__device__ int g;\n#define SET g = 3\nstruct P {{ int x; __device__ void go() const {{ {ALONE} SET; }} }};",
+        "P p{0};", "g", "p.go();", ("SET;", "return;"),
+    ),
+    "a specialisation": (
+        "template <class T> struct P;\ntemplate <> " + TAKES.replace("struct P", "struct P<int>"), "int o = 0;", "o",
+        "P<int> p = o; sum += p.x;", ("int& o", "int o"),
+    ),
+    "a method of an object made here": (
+        HELD.format("__device__ void go() { *r = (*r + 1) & 7; }"), SCRATCH, "r[5]", "P{r + threadIdx.x}.go();",
+        ("P{r +", "P{q +"),
+    ),
     "a class by another name": (TAKES + "\nusing Q = P;", "int o = 0;", "o", "Q q = o;", (TAKES, KEEPS)),
     "a class in a macro": (TAKES + "\n#define SET P p = o", "int o = 0;", "o", "SET;", (TAKES, KEEPS)),
     "a class named like a function that is known": (

@@ -185,6 +185,8 @@ class Calls(Places):
     def _found_by_argument(self, name: str, arguments: list[Node]) -> bool:
         """Whether a call may mean a function of the author's that the class of an argument leads to: one in another
         namespace, or a friend."""
+        if name not in self.functions and name in self.unseen.free:
+            return True  # a macro makes it
         if name not in self.functions and name not in self.unseen.friends:
             return False
         found = [self.lookup(word) for a in arguments for word in re.findall(r"[A-Za-z_]\w*", self.text(a))]
@@ -289,6 +291,7 @@ class Calls(Places):
             self.out.uses |= at.variables
             self.out.defs |= at.variables
             held = frozenset(b for v in at.variables for b in self.points[v] if b.kind != "local")
+            held |= frozenset() if at.memory else at.bases  # of an object made here
             if held:  # what the object points to
                 self.write(Place(NOTHING, True, held), node, also_read=True)
             if at.memory and not self.unseen.only_reads(

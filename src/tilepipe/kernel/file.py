@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from tilepipe.kernel.analysis import Analyzer
 from tilepipe.kernel.binding import function_name, introduced, opened_by, signature
-from tilepipe.kernel.macros import Macro, file_macros
+from tilepipe.kernel.macros import Macro, file_macros, written
 from tilepipe.kernel.names import Function
 from tilepipe.kernel.operators import may_change
 from tilepipe.kernel.statements import Builder, Statement
@@ -20,6 +20,8 @@ from tilepipe.kernel.unseen import Unseen
 from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import Tree, parse, span
 
+_MAKING = re.compile(r"__device__|\b(?:operator|struct|class|asm)\b|(?<![=<>!])=(?!=)|\+\+|--")
+_DEFINES = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)\b(?:[^\n\\]|\\.)*", re.M | re.S)
 _MEMORY = ("__constant__", "__device__", "__managed__", "__shared__")
 _USING = re.compile(r"\busing\s+(?!\w+\s*=)([\w\s:,]+);")
 _CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
@@ -138,16 +140,27 @@ class CudaFile:
 
     @cached_property
     def _operators_change(self) -> bool:
-        return may_change(self.roots)
+        return may_change(self._written_out)
 
     @cached_property
     def _variables(self) -> tuple[tuple[Symbol, Node | None], ...]:
         return tuple(_file_arrays(self.tree.root, self.source))
 
     @cached_property
+    def _written_out(self) -> tuple[Node, ...]:
+        """The parse trees, and where macros may make functions or changes, those of the text with macros replaced."""
+        if not any(_MAKING.search(macro.body) for macro in self.macros.values()):
+            return self.roots
+        texts = [_DEFINES.sub("", source.text) for source in (self.source, *self._header_files)]
+        return (
+            *self.roots,
+            *(parse(SourceFile("", written(text, self.macros))).root for text in texts),
+        )
+
+    @cached_property
     def unseen(self) -> Unseen:
         """What classes and operators of the file and its headers do where no call shows it."""
-        return Unseen(self.roots, self.macros)
+        return Unseen(self._written_out, self.macros)
 
     def analyse(self, kernel: KernelText) -> Analysed:
         """The statements of one kernel with their effects; pointers are followed to a fixed point first."""

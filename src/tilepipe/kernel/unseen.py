@@ -59,6 +59,7 @@ class Unseen:
         self._texts: dict[str, list[str]] = defaultdict(list)
         self.functions: dict[str, list[Node]] = {}  # all, those of classes too, by name
         self.classes = frozenset(name for root in roots for name in _class_names(root))
+        self.free: set[str] = set()  # functions of no class
         self.objects: set[str] = set()  # members that are objects of classes themselves
         self.templates: set[str] = set()  # parameters of templates
         self._variables: set[str] = set()  # of the file, in memory that kernels may change
@@ -119,6 +120,10 @@ class Unseen:
                     yield Member("", frozenset((owner,)), node)
             elif node.type == "function_definition":
                 yield from self._function(node, owner)
+                body = node.child_by_field_name("body")
+                stack.extend(
+                    (n, "") for n in (_below(body) if body is not None else ()) if n.type in _CLASSES
+                )
                 continue
             elif node.type == "field_declaration":
                 kind = node.child_by_field_name("type")
@@ -165,6 +170,8 @@ class Unseen:
             self._texts[name].append(body)
             if owner:
                 yield Member(name, frozenset((owner,)), node)
+            else:
+                self.free.add(name)
 
     def _on_device(self, node: Node) -> bool:
         """Whether a function, or the initialiser of a member, may run in a kernel."""
@@ -182,12 +189,12 @@ class Unseen:
         constructors and destructors nothing is seen, of operators what stands beside them."""
         if node.type in _CLASSES:
             return True
-        if node.start_byte in self._asked:
-            return self._asked[node.start_byte]
-        self._asked[node.start_byte] = False  # what calls itself does no more for it
+        if node.id in self._asked:
+            return self._asked[node.id]
+        self._asked[node.id] = False  # what calls itself does no more for it
         own = _Own(node, called)
         found = any(self._step(own, inner) for inner in _below(node))
-        self._asked[node.start_byte] = found
+        self._asked[node.id] = found
         return found
 
     def _step(self, own: _Own, node: Node) -> bool:
@@ -241,7 +248,8 @@ class _Own:
         name = (declarator.text or b"").decode().partition("(")[0] if declarator is not None else ""
         klass = _class_around(node)
         title = klass.child_by_field_name("name") if klass is not None else None
-        builds = title is not None and name.lstrip("~ ") == (title.text or b"").decode()
+        called_like = (title.text or b"").decode().partition("<")[0].strip() if title is not None else None
+        builds = name.lstrip("~ ") == called_like
         members = klass.child_by_field_name("body") if klass is not None else None
         plain, arrays, foreign = _names(members, ("field_declaration",))
         given, _, references = _names(declarator, ("parameter_declaration", "optional_parameter_declaration"))
