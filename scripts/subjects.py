@@ -7,7 +7,7 @@ file), and where needed `include` and `define` (lists, as -I and -D), `std`, and
 (pointers promised not to overlap). Paths are relative to the list. Each
 kernel gets one line: what was emitted and at which sizes it is exact, or the refusal. The exit code is 1 where a
 candidate is wrong. With `--time` each kernel whose entry has sizes in a table `target` is timed at them on a GPU
-instead: the fastest candidate over the original, in one run.
+instead: the fastest candidate over the original, in one run, and whether it is exact at them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ else:
     import tomli as tomllib
 
 
-def opened(entry: dict[str, Any], folder: Path, device: Literal["auto", "cpu"] = "cpu") -> Job | Refusal:
+def opened(
+    entry: dict[str, Any], folder: Path, device: Literal["auto", "cpu"] = "cpu", candidate: str | None = None
+) -> Job | Refusal:
     """The kernel that an entry names, with its problem file."""
     include = tuple(str(folder / d) for d in entry.get("include", ()))
     options = Options(
         kernel=entry["kernel"],
+        candidate=candidate,
         problem=str(folder / entry["problem"]),
         device=device,
         compile=CompileOptions(include, tuple(entry.get("define", ())), entry.get("std", "c++17")),
@@ -76,23 +79,43 @@ def described(job: Job | Refusal) -> tuple[str, bool]:
     )
 
 
-def timed(entry: dict[str, Any], folder: Path) -> str:
-    """The fastest candidate of a kernel at the sizes of its `target`, or why there is none."""
-    job = opened(entry, folder, "auto")
+def at_target(entry: dict[str, Any], folder: Path, candidate: str | None = None) -> Job | Refusal:
+    """The kernel on a GPU, its problem with the sizes of the entry's `target` too."""
+    job = opened(entry, folder, "auto", candidate)
     if isinstance(job, Refusal):
-        return f"not opened: {words(job)}"
+        return job
     assert job.problem is not None
     sizes = {**job.problem.sizes, "target": entry["target"]}
-    done = steps.bench(replace(job, problem=replace(job.problem, sizes=sizes)), lambda _: None)
+    return replace(job, problem=replace(job.problem, sizes=sizes))
+
+
+def timed(entry: dict[str, Any], folder: Path) -> tuple[str, bool]:
+    """The fastest candidate of a kernel at the sizes of its `target`, or why there is none; whether it is wrong."""
+    job = at_target(entry, folder)
+    done = job if isinstance(job, Refusal) else steps.bench(job, lambda _: None)
     if isinstance(done, Refusal):
-        return f"refused: {words(done)}"
+        return f"refused: {words(done)}", False
     found = done.evidence.benchmark
     if found is None or found.original is None or not found.candidates:
-        return f"not timed: {found.reason if found is not None else done.diagnostics[0].message}"
+        return f"not timed: {found.reason if found is not None else done.diagnostics[0].message}", False
     best = min(found.candidates, key=lambda name: found.candidates[name].median_ms)
     timing = found.candidates[best]
     before = f"{found.original.median_ms:.4f} ms ±{found.original.spread:.1%}"
-    return f"{best} {timing.speedup:.3f}x ±{timing.spread:.1%}, the original {before}"
+    exact = exactness(entry, folder, best)
+    text = f"{best} {timing.speedup:.3f}x ±{timing.spread:.1%}, the original {before}; {exact}"
+    return text, exact.startswith("failed")
+
+
+def exactness(entry: dict[str, Any], folder: Path, candidate: str) -> str:
+    """How one candidate's verification ends, at which sizes."""
+    job = at_target(entry, folder, candidate)
+    done = job if isinstance(job, Refusal) else steps.run(job, lambda _: None)
+    if isinstance(done, Refusal):
+        return f"failed: {words(done)}"
+    found = done.evidence.correctness
+    if found is None:
+        return "failed: " + "; ".join(d.message for d in done.diagnostics if d.severity != "note")
+    return f"{found.status} at {', '.join(found.sizes)}"
 
 
 def main() -> int:
@@ -110,7 +133,7 @@ def main() -> int:
             continue
         start = time.monotonic()
         if given.time:
-            text, wrong = timed(entry, given.list.parent) if "target" in entry else "no target sizes", False
+            text, wrong = timed(entry, given.list.parent) if "target" in entry else ("no target sizes", False)
         else:
             text, wrong = described(opened(entry, given.list.parent))
         bad = bad or wrong

@@ -36,7 +36,7 @@ from tilepipe.problem import (
 from tilepipe.problem.expressions import evaluate, evaluate_number
 from tilepipe.problem.launched import block_shape, planned_size, product
 from tilepipe.rewrite.launches import find_launches, launched_instance, named_instances
-from tilepipe.source import Span, apply_edits
+from tilepipe.source import Span
 from tilepipe.toolchain import Asked, Question, Toolchain, Unit
 from tilepipe.toolchain.resources import Resources as Usage
 from tilepipe.toolchain.types import Compiled
@@ -321,7 +321,7 @@ class Job:
             return None
         if self.padding is None or not self.padding.edits:
             return None
-        file = model.file.with_text(apply_edits(model.file.source.text, self.padding.edits))
+        file = model.file.edited(self.padding.edits)
         kernel = file.kernels[model.file.kernels.index(model.kernel)]
         named = without_padding(wishes.candidate) if wishes.candidate is not None else None
         options = replace(self.options, layout="keep", candidate=named, plan=None)

@@ -80,14 +80,13 @@ def test_a_statement_macro_without_semicolon_ends_before_any_statement(following
     assert not any(own)
 
 
-def test_a_tile_filled_by_a_function_of_a_header_is_refused_by_its_name() -> None:
+def test_a_tile_filled_by_one_of_several_functions_is_refused_by_their_name() -> None:
     helper = "__device__ inline void fill(float t[4][32], float v, int x, int y) { t[y][x] = v; }\n"
     call = "fill(s, a[k * 128 + threadIdx.x], x, y);"
-    found = kernel(header=helper, LOAD=call)
-    assert (
-        isinstance(found, Refusal)
-        and "`fill`, which stands in an included header or" in found.diagnostics[0].message
-    )
+    found = kernel(header=helper + helper.replace("float v", "int v"), LOAD=call)
+    assert isinstance(found, Refusal) and "filled by `fill`" in found.diagnostics[0].message
+    assert "shares its name with another function" in found.diagnostics[0].message
+    assert isinstance(kernel(header=helper, LOAD=call), Study)
     assert isinstance(kernel(helper, LOAD=call), Study)
 
 

@@ -131,16 +131,38 @@ def test_exact_and_free_of_races(text: str, candidate: str, tmp_path: Path) -> N
     assert (correctness.status, races.status) == ("passed", "passed"), (correctness, races)
 
 
-def test_a_tile_in_dynamic_memory_that_is_read_after_the_loop_is_refused(tmp_path: Path) -> None:
-    """Another tile was written there, but this one still holds the last tile of the loop."""
-    last = (
-        "    right[threadIdx.x] = sum;\n    __syncthreads();\n    c[threadIdx.x] = right[0] + left[0];\n}\n"
-    )
+# What stands after the loop: another tile was written, but this one still holds the last tile of the loop; or it was
+# written under a condition, or later only.
+STALE = {
+    "another": "    right[threadIdx.x] = sum;\n    __syncthreads();\n    c[threadIdx.x] = right[0] + left[0];\n",
+    "a condition": "    if (sum > 9) left[threadIdx.x] = sum;\n    __syncthreads();\n    c[threadIdx.x] = left[9];\n",
+    "later": "    c[threadIdx.x] = left[0];\n    __syncthreads();\n    left[threadIdx.x] = sum;\n",
+}
+
+
+@pytest.mark.parametrize("after", STALE)
+def test_a_tile_in_dynamic_memory_that_is_read_after_the_loop_is_refused(after: str, tmp_path: Path) -> None:
     source = tmp_path / "pool.cu"
-    source.write_text(POOL[: POOL.index("    { float* out")] + last)
+    source.write_text(POOL[: POOL.index("    { float* out")] + STALE[after] + "}\n")
     source.with_suffix(".toml").write_text(PROBLEM)
     job = steps.open_job(str(source), Options(device="cpu"))
     assert not isinstance(job, Refusal) and not isinstance(job.model, Refusal)
+    built = build_candidate(job, job.model, CANDIDATES["ldg"])
+    assert isinstance(built, Refusal)
+    assert "the last tile is read after the loop" in built.diagnostics[0].message
+
+
+def test_a_tile_that_is_used_after_the_block_of_its_loop_is_refused_for_that(tmp_path: Path) -> None:
+    """In dynamic memory the order of time counts, not that of blocks; a static tile has no name there."""
+    head, rest = POOL.split("    for (", 1)
+    loop = "    {\n    for (" + rest[: rest.index("    { float* out")] + "        sum += left[3];\n    }\n"
+    source = tmp_path / "pool.cu"
+    source.write_text(
+        head + loop + "    left[threadIdx.x] = sum;\n    c[threadIdx.x] = left[threadIdx.x];\n}\n"
+    )
+    source.with_suffix(".toml").write_text(PROBLEM)
+    job = steps.open_job(str(source), Options(device="cpu"))
+    assert not isinstance(job, Refusal) and not isinstance(job.model, Refusal), job.model
     built = build_candidate(job, job.model, CANDIDATES["ldg"])
     assert isinstance(built, Refusal)
     assert "the last tile is read after the loop" in built.diagnostics[0].message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from tilepipe.kernel.operators import may_change
 from tilepipe.kernel.statements import Builder, Statement
 from tilepipe.kernel.symbols import Symbol, declarators, declared
 from tilepipe.kernel.unseen import Unseen
-from tilepipe.source import SourceFile, Span
+from tilepipe.source import Edit, SourceFile, Span, edited
 from tilepipe.source.parse import Tree, parse, span
 
 _MAKING = re.compile(r"__device__|\b(?:operator|struct|class|asm)\b|(?<![=<>!])=(?!=)|\+\+|--")
@@ -43,6 +43,16 @@ class KernelText:
 
 
 @dataclass(frozen=True)
+class HeaderCopy:
+    """A function of a header that stands in the file's text too (`fromheader.py`): the copy's name, the name of what it
+    is a copy of, and its text."""
+
+    name: str
+    of: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Analysed:
     """A kernel's statements with their effects, and its parameters as symbols."""
 
@@ -60,13 +70,18 @@ class CudaFile:
     Functions of headers are known for their effects alone: their text is not the author's to rewrite here.
     """
 
-    def __init__(self, source: SourceFile, headers: Sequence[SourceFile] = ()) -> None:
+    def __init__(
+        self, source: SourceFile, headers: Sequence[SourceFile] = (), copies: tuple[HeaderCopy, ...] = ()
+    ) -> None:
         self.source = source
+        self.copies = copies
         self.tree: Tree = parse(source)
         self._header_files = tuple(headers)
-        self._headers = [parse(header) for header in headers]
+        self.header_trees = tuple(
+            parse(header) for header in headers
+        )  # of the headers that the file includes
         self.macros: dict[str, Macro] = {}
-        for tree in (*self._headers, self.tree):
+        for tree in (*self.header_trees, self.tree):
             for name, macro in file_macros(tree.root).items():
                 self.macros[name] = macro.beside(self.macros.get(name))
         self.functions: dict[str, Function] = {}
@@ -74,7 +89,7 @@ class CudaFile:
         self.kernels: list[KernelText] = []
         for definition, outer, scope in _definitions(self.tree.root):
             self._add(definition, outer, scope)
-        for tree in self._headers:
+        for tree in self.header_trees:
             for definition, outer, scope in _definitions(tree.root):
                 function = _function(definition, outer, scope)
                 if function is not None:
@@ -84,17 +99,23 @@ class CudaFile:
 
     @property
     def header_roots(self) -> tuple[Node, ...]:
-        """The trees of the headers that the file includes."""
-        return tuple(tree.root for tree in self._headers)
+        """The roots of `header_trees`."""
+        return tuple(tree.root for tree in self.header_trees)
 
     @property
     def roots(self) -> tuple[Node, ...]:
         """The parse trees of the file and of the headers that it includes."""
-        return (self.tree.root, *(tree.root for tree in self._headers))
+        return (self.tree.root, *(tree.root for tree in self.header_trees))
 
-    def with_text(self, text: str) -> CudaFile:
-        """The file with another text, and the headers that it has."""
-        return CudaFile(SourceFile(self.source.name, text), self._header_files)
+    def edited(
+        self,
+        edits: Iterable[Edit],
+        origins: Mapping[Edit, tuple[str, int]] | None = None,
+        copies: tuple[HeaderCopy, ...] = (),
+    ) -> CudaFile:
+        """The file with every edit made, the headers that it has and more copies of functions of theirs; `origins` as
+        `source.edited` takes them."""
+        return CudaFile(edited(self.source, edits, origins), self._header_files, (*self.copies, *copies))
 
     def _add(self, node: Node, outer: Node, scope: tuple[str, ...]) -> None:
         function = _function(node, outer, scope)
@@ -130,7 +151,7 @@ class CudaFile:
 
     def _forget_declared(self) -> None:
         """Functions with a declaration whose parameters no definition has: a call may mean one without a body."""
-        for tree in (*self._headers, self.tree):
+        for tree in (*self.header_trees, self.tree):
             for name, kinds in _declarations(tree.root):
                 function = self.functions.get(name)
                 if function is not None and kinds not in {
@@ -215,7 +236,7 @@ class CudaFile:
     def classes(self) -> dict[str, tuple[tuple[Node, bool], ...]]:
         """Definitions of classes by name, those of included headers too, with whether they stand in one."""
         found: dict[str, tuple[tuple[Node, bool], ...]] = {}
-        for tree in (self.tree, *self._headers):
+        for tree in (self.tree, *self.header_trees):
             stack = [tree.root]
             while stack:
                 node = stack.pop()

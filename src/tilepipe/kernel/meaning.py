@@ -27,6 +27,7 @@ from tilepipe.kernel.macros import all_macros, certain
 
 Scope = tuple[str, ...]
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_MEMBER = re.compile(r"(\.|->)\s*\Z")
 _EVENT = re.compile(
     r"^[ \t]*#[ \t]*(?:(?:define|undef)[ \t]+(\w+)|(include)\b)|\bpop_macro\s*\(\s*\\?\"(\w+)", re.M
 )
@@ -47,13 +48,20 @@ class Meanings:
         self.file = file
         self.root = file.tree.root
         self._binder = Binder(file.macros)
+        self._directed: dict[Node, frozenset[str]] = {}
         self._bodies: dict[str, set[str]] = defaultdict(set)
         self._headers = [{m.name for m in all_macros(root)} for root in file.header_roots]
         header_macros = frozenset[str]().union(*self._headers)
         self._includes: set[int] = set()
-        for root in (*file.header_roots, self.root):
-            for macro in all_macros(root):
-                self._bodies[macro.name] |= set(_WORD.findall(macro.body))
+        macros = [macro for root in (*file.header_roots, self.root) for macro in all_macros(root)]
+        names = {macro.name for macro in macros}
+        for macro in macros:
+            words = {
+                w
+                for w in _WORD.finditer(macro.body)
+                if w.group() in names or not _MEMBER.search(macro.body[: w.start()])
+            }
+            self._bodies[macro.name] |= {w.group() for w in words}
         self._events: dict[str, list[int]] = defaultdict(list)
         text = file.source.text
         for event in _EVENT.finditer(text):
@@ -63,6 +71,10 @@ class Meanings:
                 self._events[name].append(at)
         # By scope and name: where it is declared, and with what parameters if it is a function.
         self._declared: dict[Scope, dict[str, list[tuple[int, str]]]] = defaultdict(lambda: defaultdict(list))
+        self._in_headers = [
+            [(event.group(1) or event.group(3), event.start()) for event in _EVENT.finditer(tree.source.text)]
+            for tree in file.header_trees
+        ]
         for root in (*file.header_roots, self.root):
             self._gather(root, root is self.root)
         self._open_directives()
@@ -100,6 +112,18 @@ class Meanings:
         return sum(name in names for names in self._headers) == 1 and any(
             name in certain(root) for root in self.file.header_roots
         )
+
+    def as_in_header(self, name: str, header: int, at: int, declared: bool) -> bool:
+        """Whether a name that a header mentions at an offset is the same macro, or none, in the file too, below its
+        includes. `declared`: something else of that name is known where it is mentioned."""
+        own = [e for e in self._events.get(name, ()) if e not in self._includes]
+        theirs = [(n, e) for n, events in enumerate(self._in_headers) for word, e in events if word == name]
+        if own and not theirs:
+            return len(own) == 1 and certain(self.root).get(name) == own[0] < min(self._includes, default=-1)
+        if not theirs:
+            return True
+        before = theirs[0][0] == header and theirs[0][1] < at
+        return not own and len(theirs) == 1 and (before or not declared)
 
     # -- namespaces ----------------------------------------------------------------------------------------------
 
@@ -144,6 +168,13 @@ class Meanings:
         before = {kinds for at, kinds in entries if at < first}
         return any(first < at < last and kinds not in before for at, kinds in entries if kinds)
 
+    def only_one(self, name: str, scope: Scope) -> bool:
+        """Whether a name that is declared in a scope is not overloaded there and in no namespace around it."""
+        kinds = {kinds for _, kinds in self._declared[scope][name]}
+        return len(kinds) == 1 and not any(
+            name in self._declared.get(scope[:n], {}) for n in range(len(scope))
+        )
+
     # -- all of it -----------------------------------------------------------------------------------------------
 
     def bound(self, name: str, at: Node) -> Introduction | None:
@@ -151,34 +182,35 @@ class Meanings:
         return self._binder.bound(name, at)
 
     def same(self, words: Iterable[str], here: Node, there: Node) -> bool:
-        """Whether names mean the same at two nodes of the file."""
-        named = self.with_macros(words)
-        if self.macro_between(named, here.start_byte, there.start_byte) is not None:
+        """Whether names mean the same at two nodes of the file, and so what the macros say that they may be."""
+        return all(self.same_name(name, here, there) for name in self.with_macros(words))
+
+    def same_name(self, name: str, here: Node, there: Node) -> bool:
+        """Whether a name means the same at two nodes of the file, whatever a macro of that name says."""
+        first, last = sorted((here.start_byte, there.start_byte))
+        if any(first < at < last for at in self._events.get(name, ())):
             return False
-        one, other = namespaces(here), namespaces(there)
-        functions = self.function_around(here), self.function_around(there)
+        bound = self.bound(name, here)
+        if bound != self.bound(name, there):
+            return False
+        if bound is not None:
+            return True
+        if self.function_around(here) != self.function_around(there):
+            owner = self.owner(name, namespaces(here))
+            if owner != self.owner(name, namespaces(there)):
+                return False
+            if owner is not None and self.overloaded_between(name, owner, first, last):
+                return False
         directives = [self._directives(node) for node in (here, there)]
-        for name in named:
-            bound = self.bound(name, here)
-            if bound != self.bound(name, there):
-                return False
-            if bound is None and functions[0] != functions[1]:
-                first, last = sorted((here.start_byte, there.start_byte))
-                owner = self.owner(name, one)
-                if owner != self.owner(name, other):
-                    return False
-                if owner is not None and self.overloaded_between(name, owner, first, last):
-                    return False
-            if (
-                bound is None
-                and any(name in names for names in directives)
-                and directives[0] != directives[1]
-            ):
-                return False
-        return True
+        return directives[0] == directives[1] or not any(name in names for names in directives)
 
     def _directives(self, at: Node) -> frozenset[str]:
-        """The names that `using namespace` within the function makes visible at a node."""
+        """The names that `using namespace` within the function makes visible at a node, worked out once."""
+        if at not in self._directed:
+            self._directed[at] = frozenset(self._directives_at(at))
+        return self._directed[at]
+
+    def _directives_at(self, at: Node) -> set[str]:
         found: set[str] = set()
         node: Node | None = at
         while node is not None and node.type not in _FUNCTIONS:
@@ -187,7 +219,7 @@ class Meanings:
                     for name, _ in introduced(child, self.file.macros):
                         found |= self.of_namespace(name.split()[-1]) if " " in name else set()
             node = node.parent
-        return frozenset(found)
+        return found
 
     def function_around(self, at: Node) -> Node | None:
         """The function definition around a node."""

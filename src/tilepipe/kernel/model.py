@@ -19,6 +19,8 @@ from tilepipe.kernel.file import Analysed, CudaFile, KernelText
 from tilepipe.kernel.fills import settled
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop, fragment_loop, with_groups
+from tilepipe.kernel.fromheader import from_header
+from tilepipe.kernel.inlined import inlined
 from tilepipe.kernel.launchbounds import launch_bound
 from tilepipe.kernel.layout import missing_layout
 from tilepipe.kernel.loader import Split, split
@@ -30,6 +32,7 @@ from tilepipe.kernel.poolnames import hidden_names
 from tilepipe.kernel.prepared import own_registers, written_out
 from tilepipe.kernel.private import without_private
 from tilepipe.kernel.questions import Ask, array_of, questions, staged_arrays
+from tilepipe.kernel.sharedclass import declared_here
 from tilepipe.kernel.spliced import changed_meanings, lost_names
 from tilepipe.kernel.stale import stale_reads
 from tilepipe.kernel.statements import Statement
@@ -39,7 +42,7 @@ from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
 from tilepipe.kernel.unclear import taken_coordinate, unclear_macro
 from tilepipe.kernel.unseen import runs_unseen
-from tilepipe.source import Edit, Span, apply_edits
+from tilepipe.source import Edit, Span
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
 
@@ -154,7 +157,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     taken = taken_coordinate(file, kernel)
     if taken is not None:
         return taken
-    for shaped in (read_as_written, open_macros):
+    for shaped in (read_as_written, open_macros, declared_here):
         edits = shaped(file, kernel)
         if isinstance(edits, Refusal):
             return edits
@@ -163,8 +166,16 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     analysed = file.analyse(kernel)
     tile = the_loop(file, analysed)
     if isinstance(tile, Refusal):
-        apart = own_registers(file, analysed) if tile.diagnostics[0].code == "TP001" else ()
-        return _again(file, kernel, apart, no_alias) if apart else tile
+        if tile.diagnostics[0].code != "TP001":
+            return tile
+        apart = own_registers(file, analysed)
+        if apart:
+            return _again(file, kernel, apart, no_alias)
+    within = inlined(file, analysed, None if isinstance(tile, Refusal) else tile.loop)
+    if isinstance(within, CudaFile):
+        return _of(within, file, kernel, no_alias)
+    if isinstance(tile, Refusal):
+        return within or tile
     unclear = unclear_macro(file, kernel)
     if unclear is not None:
         return unclear
@@ -173,6 +184,9 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     if isinstance(tile, Refusal):
         return tile
     parts = split(tile, surroundings.after_effects(tile))
+    with_copy = from_header(file, tile, parts)
+    if with_copy is not None:
+        return _of(with_copy, file, kernel, no_alias)
     question = LoopFacts(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = (
         legality.check(question)
@@ -208,8 +222,12 @@ def _again(
     file: CudaFile, kernel: KernelText, edits: tuple[Edit, ...], no_alias: frozenset[str]
 ) -> Study | Refusal:
     """The kernel as it reads after the edits."""
-    laid_out = file.with_text(apply_edits(file.source.text, edits))
-    return study(laid_out, laid_out.kernels[file.kernels.index(kernel)], no_alias)
+    return _of(file.edited(edits), file, kernel, no_alias)
+
+
+def _of(changed: CudaFile, file: CudaFile, kernel: KernelText, no_alias: frozenset[str]) -> Study | Refusal:
+    """The kernel as it reads in the changed file."""
+    return study(changed, changed.kernels[file.kernels.index(kernel)], no_alias)
 
 
 def _call_around(item: Item) -> Statement | None:

@@ -58,8 +58,8 @@ def parts_can_be_split(q: LoopFacts) -> Refusal | None:
         if foreign:
             return refusal(
                 "TP021",
-                f"`{store.buffer.name}` is filled by `{foreign}`, which stands in an included header or shares its "
-                "name with another function: its text cannot take the place of the call",
+                f"`{store.buffer.name}` is filled by `{foreign}`, whose text cannot take the place of the call: it "
+                "shares its name with another function, or stands in a header where its names may mean something else",
                 q.source.place(store.item.statement.span),
                 "fills the tile",
                 "move the function into the file, under a name of its own",

@@ -13,7 +13,7 @@ from tilepipe.kernel.analysis import Analyzer
 from tilepipe.kernel.effects import NOTHING_DONE, Effects, total
 from tilepipe.kernel.names import Function, has
 from tilepipe.kernel.symbols import Symbol, declared
-from tilepipe.source import Span
+from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import span
 
 StatementKind = Literal["leaf", "declaration", "block", "if", "for", "while", "do", "call", "other"]
@@ -223,7 +223,7 @@ class Builder:
         parameters = (
             Span(first.start_byte, last.end_byte) if first is not None and last is not None else Span(0, 0)
         )
-        template, deduced = self._template_arguments(function, call)
+        template, deduced = template_arguments(self.a.source, function, call)
         callee = Callee(
             function.name,
             parameters,
@@ -239,32 +239,6 @@ class Builder:
         if function.captures_copies:
             own |= Effects(flags=frozenset({"structure"}))  # its text means something else elsewhere
         return Statement("call", span(node), own, (body,), call=callee, context=context, declares=own.defs)
-
-    def _template_arguments(
-        self, function: Function, call: Node
-    ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Template parameters with the arguments given or, where nothing can be deduced, their defaults; and the
-        names of the others."""
-        named = call.child_by_field_name("function")
-        while named is not None and named.type == "qualified_identifier":
-            named = named.child_by_field_name("name")
-        listed = named.child_by_field_name("arguments") if named is not None else None
-        explicit = named is not None and named.type == "template_function" and listed is not None
-        arguments = [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
-        given = [self.a.source.slice(span(a)) for a in arguments] if explicit else []
-        known, deduced = [], []
-        spelled = " ".join((p.text or b"").decode() for p in function.parameters)
-        spelled = re.sub(r"\[\s*\w+\s*[^\]\w\s][^\]]*\]", "", spelled)  # nothing is deduced from `[N + 1]`
-        for position, parameter in enumerate(function.template):
-            declared_as, _, default = (part.strip() for part in parameter.partition("="))
-            name = declared_as.split()[-1].lstrip(".")
-            if position < len(given):
-                known.append((declared_as, given[position]))
-            elif default and not re.search(rf"\b{re.escape(name)}\b", spelled):
-                known.append((declared_as, default))
-            else:
-                deduced.append(name)
-        return tuple(known), tuple(deduced)
 
     def _leaf(self, node: Node) -> Statement:
         """Statements without structure of interest: returns, breaks, and what the grammar has beyond."""
@@ -291,3 +265,30 @@ class Builder:
         elif flags is not None:
             own = own | Effects(flags=frozenset({flags}))
         return Statement("leaf" if simple else "other", span(node), own, context=self.a.context)
+
+
+def template_arguments(
+    source: SourceFile, function: Function, call: Node
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Template parameters with the arguments given or, where nothing can be deduced, their defaults; and the names of
+    the others."""
+    named = call.child_by_field_name("function")
+    while named is not None and named.type == "qualified_identifier":
+        named = named.child_by_field_name("name")
+    listed = named.child_by_field_name("arguments") if named is not None else None
+    explicit = named is not None and named.type == "template_function" and listed is not None
+    arguments = [a for a in listed.named_children if a.type != "comment"] if listed is not None else []
+    given = [source.slice(span(a)) for a in arguments] if explicit else []
+    known, deduced = [], []
+    spelled = " ".join((p.text or b"").decode() for p in function.parameters)
+    spelled = re.sub(r"\[\s*\w+\s*[^\]\w\s][^\]]*\]", "", spelled)  # nothing is deduced from `[N + 1]`
+    for position, parameter in enumerate(function.template):
+        declared_as, _, default = (part.strip() for part in parameter.partition("="))
+        name = declared_as.split()[-1].lstrip(".")
+        if position < len(given):
+            known.append((declared_as, given[position]))
+        elif default and not re.search(rf"\b{re.escape(name)}\b", spelled):
+            known.append((declared_as, default))
+        else:
+            deduced.append(name)
+    return tuple(known), tuple(deduced)

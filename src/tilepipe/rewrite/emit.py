@@ -10,6 +10,7 @@ from tilepipe.diagnostics import Place, Refusal, refusal
 from tilepipe.kernel import surroundings
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.fragments import FragmentLoop
+from tilepipe.kernel.fromheader import without_copies
 from tilepipe.kernel.model import KernelModel
 from tilepipe.kernel.overrun import overrun
 from tilepipe.kernel.slots import stash
@@ -124,7 +125,7 @@ def rewrite(
                 _place(model),
             )
         edits.append(cap)
-    text = apply_edits(source.text, edits)
+    text = without_copies(model.file, apply_edits(source.text, edits))
     return Rewrite(
         candidate.id, text, tuple(edits), pieces.ring.stages_factor, pieces.ring.extra_dynamic, launch[1],
         _notes(model, candidate, pieces.ring, launch[1]), promised, bool(asked),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -86,6 +86,8 @@ def ring(
         if _mentioned_after(model, array):
             if _mentioned_before(model, array):
                 return f"`{array.name}` is used before and after the loop"
+            if beyond := _mentioned(model, array, _beyond(model)):
+                return f"`{array.name}` is used after the block in which the loop stands (line {beyond})"
             rebind.append(line)
         extra = placed.extra_dynamic
     if dynamic:
@@ -260,23 +262,29 @@ def _identifiers(node: Node | None, name: str) -> bool:
     return False
 
 
-def _mentioned(model: KernelModel, array: Symbol, statements: tuple[Statement, ...]) -> bool:
+def _mentioned(model: KernelModel, array: Symbol, statements: tuple[Statement, ...]) -> int:
+    """The line of the first statement that names an array, 0 for none."""
     for statement in statements:
         at = statement.span
         if at == array.decl:
             continue
         node = model.file.tree.root.named_descendant_for_byte_range(at.start, at.end)
         if _identifiers(node, array.name):
-            return True
-    return False
+            return model.file.source.line_of(at.start)
+    return 0
 
 
 def _mentioned_before(model: KernelModel, array: Symbol) -> bool:
-    return _mentioned(model, array, surroundings.before(model.tile))
+    return bool(_mentioned(model, array, surroundings.before(model.tile)))
 
 
 def _mentioned_after(model: KernelModel, array: Symbol) -> bool:
-    return _mentioned(model, array, _later(model))
+    return bool(_mentioned(model, array, _later(model)))
+
+
+def _beyond(model: KernelModel) -> tuple[Statement, ...]:
+    """Statements that stand after the block in which the loop stands."""
+    return tuple(s for s in _later(model) if s.span.start >= model.tile.path[-1].span.end)
 
 
 def _later(model: KernelModel) -> tuple[Statement, ...]:
@@ -286,17 +294,29 @@ def _later(model: KernelModel) -> tuple[Statement, ...]:
 
 def _read_after(model: KernelModel, arrays: list[Symbol]) -> str:
     """Dynamic tiles keep their first stage after the loop, so nothing of the last tile may be read there: whatever
-    name is read through, it was written through before."""
+    name is read through, it was written through before, under no condition."""
     decls = {a.decl for a in arrays}
     written: set[Symbol] = set()
-    for statement in surroundings.after(model.tile):
+    begin = model.tile.loop.span.start  # what stands before it in an outer loop runs last
+    for statement in sorted(
+        surroundings.after(model.tile), key=lambda s: (s.span.start < begin, s.span.start)
+    ):
+        certain = {id(inner) for inner in _under_no_condition(statement)}
         for inner in statement.walk():
             reads = {s for s in inner.own.shared_reads() if s.decl in decls or s.key[1] == (-2,)}
             if reads - written:
                 line = model.file.source.line_of(inner.span.start)
                 return f"the last tile is read after the loop (line {line}), from dynamic shared memory"
-            written |= inner.own.shared_writes()
+            if id(inner) in certain:
+                written |= inner.own.shared_writes()
     return ""
+
+
+def _under_no_condition(statement: Statement) -> Iterator[Statement]:
+    """The statement and those below it that run whatever a condition says, loops apart."""
+    yield statement
+    for child in statement.children if statement.kind != "if" else ():
+        yield from _under_no_condition(child)
 
 
 def _pointers(model: KernelModel) -> list[tuple[str, str, Symbol]] | str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tilepipe.source.text import Span
+from tilepipe.source.text import SourceFile, Span
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,39 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     data = text.encode()
     out: list[bytes] = []
     at = 0
-    for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):
+    for edit in _in_order(edits):
         if edit.span.start < at:
             raise ValueError(f"edits overlap at byte {edit.span.start}")
         out += [data[at : edit.span.start], edit.text.encode()]
         at = edit.span.end
     return b"".join([*out, data[at:]]).decode()
+
+
+def edited(
+    source: SourceFile, edits: Iterable[Edit], origins: Mapping[Edit, tuple[str, int]] | None = None
+) -> SourceFile:
+    """The file with every edit made, each line still known by its place in the author's file.
+
+    The lines of an edit count as the one that it begins in, or from the file and line (from 1) on that `origins` says;
+    one that it leaves blank belongs to what follows.
+    """
+    edits, lines, at = _in_order(edits), [source.origin(0)], 0
+    for edit in edits:
+        lines += _begun(source, at, edit.span.start)
+        name, first = (origins or {}).get(edit, ("", 0))
+        begun = edit.text.split("\n")[1:]
+        lines += [(name, first + n) for n in range(1, len(begun) + 1)] if name else [lines[-1]] * len(begun)
+        at = edit.span.end
+        if begun and not begun[-1].strip():
+            lines[-1] = source.origin(at)
+    lines += _begun(source, at, len(source.data))
+    return SourceFile(source.name, apply_edits(source.text, edits), tuple(lines))
+
+
+def _in_order(edits: Iterable[Edit]) -> list[Edit]:
+    return sorted(edits, key=lambda e: (e.span.start, e.span.end))
+
+
+def _begun(source: SourceFile, start: int, end: int) -> list[tuple[str, int]]:
+    """The places of the lines that begin in a range of the text."""
+    return [source.origin(start + n + 1) for n, byte in enumerate(source.data[start:end]) if byte == 10]

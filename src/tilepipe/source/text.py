@@ -18,10 +18,15 @@ class Span:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """The text of one file and the name to call it by in messages."""
+    """The text of one file and the name to call it by in messages.
+
+    `lines` says of each line of a text that was changed where its author finds it: file and line (from 1). It is empty
+    where the text is as it was read.
+    """
 
     name: str
     text: str
+    lines: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def data(self) -> bytes:
@@ -32,8 +37,13 @@ class SourceFile:
         return self.data[span.start : span.end].decode()
 
     def line_of(self, offset: int) -> int:
-        """The line (from 1) of a byte offset."""
-        return self.data.count(b"\n", 0, offset) + 1
+        """The line (from 1) of a byte offset, in the file as its author has it."""
+        return self.origin(offset)[1]
+
+    def origin(self, offset: int) -> tuple[str, int]:
+        """File and line (from 1) of a byte offset."""
+        line = self.data.count(b"\n", 0, offset)
+        return self.lines[line] if self.lines else (self.name, line + 1)
 
     def place(self, span: Span) -> Place:
         """Where `span` begins, cut to its first line."""
@@ -44,4 +54,4 @@ class SourceFile:
         text = data[line_start:line_end].decode()
         column = len(data[line_start : span.start].decode()) + 1
         width = max(1, len(data[span.start : min(span.end, line_end)].decode()))
-        return Place(self.name, self.line_of(span.start), column, width, text)
+        return Place(*self.origin(span.start), column, width, text)
