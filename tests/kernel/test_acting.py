@@ -144,3 +144,28 @@ __global__ void __launch_bounds__(128) k(const P* __restrict__ a, float* __restr
         assert isinstance(refused, Refusal) and "runs code of its own" in str(refused.diagnostics), form
     plain = pipeline_source(source.replace("& operator=", "& scaled"), "k", candidate="ldg-2-ring")
     assert not isinstance(plain, Refusal) or not declared
+
+
+@pytest.mark.parametrize(
+    ("head", "asynchronous"),
+    [
+        ("struct Q { int t; float x; };", True),
+        ("struct __attribute__((packed)) Q { char t; float x; };", False),
+        ("struct Q { char t; float x __attribute__((packed)); };", False),
+        ("#pragma pack(push, 1)\nstruct Q { char t; float x; };\n#pragma pack(pop)", False),
+    ],
+)
+def test_members_that_lie_anywhere_do_not_go_asynchronously(
+    head: str, asynchronous: bool, tmp_path: Path
+) -> None:
+    into = _BODY.replace("__shared__ P t", "__shared__ Q t").replace("t[threadIdx.x] =", "t[threadIdx.x].x =")
+    into = into.replace("reinterpret_cast<const P*>(a)", "a")
+    out_of = _BODY.replace("__shared__ P t", "__shared__ float t").replace("^ 1].x", "^ 1]")
+    out_of = out_of.replace(
+        "t[threadIdx.x] = reinterpret_cast<const P*>", "const Q v = reinterpret_cast<const Q*>"
+    )
+    out_of = out_of.replace("threadIdx.x];\n", "threadIdx.x];\n        t[threadIdx.x] = v.x;\n", 1)
+    for text in (into, out_of):
+        model = snippet(text, tmp_path, head).model
+        assert not isinstance(model, Refusal), model
+        assert (model.buffers[0].copy_bytes is not None) == asynchronous, model.buffers[0].reason

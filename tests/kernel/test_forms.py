@@ -196,7 +196,6 @@ def test_a_variable_of_load_and_computation_becomes_two() -> None:
         {"BEFORE": "float v; float* p = &v;"},
         {"BEFORE": "float v; float& w = v;"},
         {"BEFORE": "float v; auto set = [&] { v = 1.0f; };"},
-        {"BEFORE": "static float v;"},
         {
             "BEFORE": "float2 v;",
             "LOAD": "v.x = a[k]; s[y][x] = v.x;",

@@ -17,6 +17,7 @@ from tilepipe.kernel.effects import Access, Effects
 from tilepipe.kernel.loads import Loads
 from tilepipe.kernel.macros import expansion_body
 from tilepipe.kernel.names import NOTHING, TYPES, Bases, Place, View, has, operator_of, uncast
+from tilepipe.kernel.operators import PLAIN
 from tilepipe.kernel.symbols import THREAD, Symbol, declared
 
 _QUOTED = re.compile(
@@ -29,11 +30,6 @@ _LEAVING = (
     "goto_statement",
     "return_statement",
     "labeled_statement",
-)
-# Types that have no operators of the author's.
-_PLAIN = re.compile(
-    r"(const |volatile )*(unsigned|signed|char|short|int|long|float|double|bool|size_t|u?int\d+_t|ptrdiff_t|(__)?half2?"
-    r"|(__)?nv_bfloat16\d?|u?(char|short|int|long|longlong)[1-4]?|(float|double)[1-4])( (int|long|char|short))*"
 )
 
 
@@ -57,7 +53,8 @@ class Analyzer(Calls):
         return out.frozen()
 
     def declare_all(self, node: Node) -> None:
-        for symbol, value in declared(node, self.text(node), self.context, "local"):
+        for found, value in declared(node, self.text(node), self.context, "local"):
+            symbol = self._one_for_all(found)
             if symbol.kind == "lambda" and value is not None:
                 self.lambdas[symbol] = value
                 self.declare(symbol)
@@ -71,6 +68,15 @@ class Analyzer(Calls):
                     self.points[symbol] |= self._referred(value)
                 self.out.defs.add(symbol)
             self.declare(symbol)
+
+    def _one_for_all(self, symbol: Symbol) -> Symbol:
+        """A variable that is one for all calls of its function, in shared memory or static, is one symbol, too."""
+        words = self.source.slice(symbol.decl).partition("=")[0].split() if self.site is None else []
+        if symbol.kind == "shared" and self.context:
+            return replace(symbol, key=(symbol.key[0], () if self.site is None else (-3,)))
+        if symbol.kind == "local" and "static" in words and not symbol.const:
+            return replace(symbol, key=(symbol.key[0], ()), kind="file")
+        return symbol
 
     def _referred(self, value: Node) -> Bases:
         """The arrays that what an object is made of lies in."""
@@ -134,7 +140,10 @@ class Analyzer(Calls):
             return self.asm(node)
         if kind == "lambda_expression":
             return self.lambda_value(node)
-        if kind == "qualified_identifier" or kind in TYPES:
+        if kind == "qualified_identifier":
+            self._function_value(self.text(node).rpartition("::")[2].strip())
+            return NOTHING
+        if kind in TYPES:
             return NOTHING
         if kind == "binary_expression" and self.operators_change:
             self._operands(node)
@@ -144,7 +153,7 @@ class Analyzer(Calls):
         """An operator of the author's may change what stands on its other side, too: `stream >> x >> y`."""
         named = [self.lookup(self.text(n)) for n in _operands_of(node) if n.type == "identifier"]
         found = {s for s in named if isinstance(s, Symbol) and s.kind in ("local", "param") and not s.const}
-        if any(not (s.pointer or s.is_array or _PLAIN.fullmatch(s.type)) for s in found):
+        if any(not (s.pointer or s.is_array or PLAIN.fullmatch(s.type)) for s in found):
             self.out.defs |= found
 
     def _name_value(self, node: Node) -> Bases:
@@ -162,6 +171,7 @@ class Analyzer(Calls):
             return found.bases | self.pointees(found.variables)
         if found.kind in ("file", "shared") and not found.is_array:
             self.out.reads.append(Access(found, self.where(node)))
+            self._operated(frozenset({found}), node)
             return NOTHING
         if found.kind == "shared":
             return frozenset({found})
@@ -173,9 +183,15 @@ class Analyzer(Calls):
     def _object_macro(self, name: str, node: Node) -> Bases:
         macro = self.macro(name)
         if macro is None or macro.parameters is not None:
+            self._function_value(name)
             return NOTHING
         with self.expansion(name):
             return self.expanded(macro.body, node)
+
+    def _function_value(self, name: str) -> None:
+        """A function of the author's that is handed on: whoever gets it may call it."""
+        if name in self.unseen.functions:
+            self.out.flags.add("structure")
 
     def expanded(self, text: str, node: Node) -> Bases:
         body = expansion_body(_QUOTED.sub(lambda m: '""' if m.group()[0] == "#" else m.group(), text) + ";")
@@ -211,6 +227,9 @@ class Analyzer(Calls):
         at = self.place(node)
         if at.memory:
             self.out.reads += self.accesses(at.bases, node)
+            field = node.child_by_field_name("field")
+            if field is None or self.text(field) in self.unseen.objects:
+                self._operated(at.bases, node)
             return NOTHING
         self._used(frozenset(v for v in at.variables if v.kind != "shared"))
         return at.bases | self.pointees(at.variables)
@@ -219,7 +238,15 @@ class Analyzer(Calls):
         """Variables are read; by an operator of the author's they may be changed, too."""
         self.out.uses |= variables
         if self.operators_change:
-            self.out.defs |= {v for v in variables if not (v.const or v.pointer or _PLAIN.fullmatch(v.type))}
+            self.out.defs |= {v for v in variables if not (v.const or v.pointer or PLAIN.fullmatch(v.type))}
+
+    def _operated(self, bases: Bases, node: Node) -> None:
+        """Objects in memory are read; an operator of the author's may change them, as it may variables."""
+        if self.operators_change:
+            classes = [
+                b for b in bases if set(b.type.split()) & self.unseen.classes and not (b.const or b.pointer)
+            ]
+            self.out.writes += [Access(b, self.where(node)) for b in classes]
 
     def _root_name(self, node: Node) -> str:
         current: Node | None = node

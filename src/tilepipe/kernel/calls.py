@@ -24,6 +24,7 @@ from tilepipe.kernel.names import (
     lambda_function,
     reaches,
 )
+from tilepipe.kernel.operators import PLAIN
 from tilepipe.kernel.places import Places
 from tilepipe.kernel.symbols import THREAD, Symbol, declared
 
@@ -32,6 +33,7 @@ _LIBRARIES = re.compile(r"(::\s*)?(std|cuda|nvcuda|cooperative_groups|cg|wmma|th
 # Library functions that take what they change by reference.
 _TAKING = re.compile(r"(iter_)?swap|exchange|atomic_ref|ref|tie")
 _COUNTED = re.compile(r"\bbar(?:rier)?(?:\.cta)?\.sync(?:\.aligned)?\s+[^,;]+,")
+_SHARED = re.compile(r"\b(?:ld|st|atom|red)\.(?:\w+\.)*shared\b|\b(?:ld|st)matrix\.")
 _WRITING = re.compile(r"\b(?:st|stmatrix|red|atom|cp|multimem)\.")
 _DEPTH = 8  # calls inlined within calls before a callee counts as opaque
 
@@ -142,6 +144,11 @@ class Calls(Places):
             return self._walk(arguments)
         if known.is_async(name):
             self.out.flags.add("async")
+        if name == "__cvta_shared_to_generic":
+            bases = self._walk(arguments)
+            if not bases:
+                self.out.flags.add("structure")  # as above
+            return bases
         if name in known.READS and arguments:
             self.out.reads += [Access(b, self.where(node)) for b in self.value(arguments[0])]
             return NOTHING
@@ -151,7 +158,8 @@ class Calls(Places):
             self.out.flags.add("warp")
             self.out.uses.add(THREAD)
             return self._walk(arguments)
-        if self._converts(node) or (self._known_here(node) and (name in known.CASTS or known.is_pure(name))):
+        pure = name in known.CASTS or (known.is_pure(name) and not self._found_by_argument(name, arguments))
+        if self._converts(node) or (self._known_here(node) and pure):
             return self._walk(arguments)
         if (
             name in known.BY_VALUE
@@ -173,6 +181,16 @@ class Calls(Places):
             return False
         name = self.text(inner[0])
         return inner[0].type == "identifier" and self.lookup(name) is None and name not in self.functions
+
+    def _found_by_argument(self, name: str, arguments: list[Node]) -> bool:
+        """Whether a call may mean a function of the author's that the class of an argument leads to: one in another
+        namespace, or a friend."""
+        if name not in self.functions and name in self.unseen.free:
+            return True  # a macro makes it
+        if name not in self.functions and name not in self.unseen.friends:
+            return False
+        found = [self.lookup(word) for a in arguments for word in re.findall(r"[A-Za-z_]\w*", self.text(a))]
+        return any(isinstance(s, Symbol) and not PLAIN.fullmatch(s.type) for s in found)
 
     def _known_here(self, node: Node) -> bool:
         """Whether a call by a known function's name is one of it: no method, and no function of a class."""
@@ -249,26 +267,72 @@ class Calls(Places):
             if argument.type in ("identifier", "subscript_expression", "field_expression"):
                 at = self.place(argument)
                 variables |= {v for v in at.variables if not v.const}
-                if at.memory and _TAKING.fullmatch(name):
-                    given = self.accesses(at.bases, node)
-                    self.out.writes += given
+                if at.memory and (_TAKING.fullmatch(name) or self.unseen.takes_reference(name)):
+                    self.write(at, node, also_read=True)
                     touched = True
             self.out.defs |= variables
             touched = touched or bool(outside or variables)
         function = node.child_by_field_name("function")
-        if function is not None and function.type in ("field_expression", "identifier"):
-            # A method may change its object, and an object that is called is one too.
+        if function is not None:
+            touched |= self._called_object(function, name, node)
+        if function is not None and self._reaches_beyond(function, name):
+            anywhere = Access(None, self.where(node))
+            self.out.reads.append(anywhere)
+            self.out.writes.append(anywhere)
+            touched = True
+        if touched or name.startswith("atomic") or name in self.unseen.functions:
+            self.out.opaque.append((name, self.where(node)))
+        return result
+
+    def _called_object(self, function: Node, name: str, node: Node) -> bool:
+        """What a call may do to the object whose method it is, or which is called itself; whether there is one."""
+        if function.type in ("field_expression", "identifier"):
             at = self.place(function.child_by_field_name("argument") or function)
             self.out.uses |= at.variables
             self.out.defs |= at.variables
-            touched = touched or bool(at.variables) or function.type == "field_expression"
             held = frozenset(b for v in at.variables for b in self.points[v] if b.kind != "local")
-            if held and function.type == "field_expression":  # what the object points to
-                self.out.reads += self.accesses(held, node)
-                self.out.writes += self.accesses(held, node)
-        if touched or name.startswith("atomic"):
-            self.out.opaque.append((name, self.where(node)))
-        return result
+            held |= frozenset() if at.memory else at.bases  # of an object made here
+            if held:  # what the object points to
+                self.write(Place(NOTHING, True, held), node, also_read=True)
+            if at.memory and not self.unseen.only_reads(
+                name if function.type == "field_expression" else "operator()"
+            ):
+                self.write(at, node, also_read=True)
+            return bool(at.variables) or at.memory or function.type == "field_expression"
+        if function.type in ("qualified_identifier", "template_function"):
+            return False
+        self.value(function)
+        found = map(self.lookup, re.findall(r"[A-Za-z_]\w*", self.text(function)))
+        named = frozenset(s for s in found if isinstance(s, Symbol))
+        self.out.defs |= {s for s in named if s.kind in ("local", "param")}
+        shared = frozenset(s for s in named if s.kind in ("shared", "file"))
+        if shared and not self.unseen.only_reads("operator()"):
+            self.write(Place(NOTHING, True, shared), node, also_read=True)
+        return True
+
+    def _reaches_beyond(self, function: Node, name: str) -> bool:
+        """Whether what a call names may change memory that it is not given: a function that is known by a pointer
+        alone, or one of a class or namespace that does so in its body."""
+        if function.type == "field_expression":
+            return name in self.unseen.reaching
+        if function.type == "identifier":
+            found = self.lookup(name)
+            if found is None:
+                return name in self.unseen.pointers or self.unseen.function_reaches(name)
+            symbols = {found} if isinstance(found, Symbol) else found.variables
+            return not all(self._is_object(s) for s in symbols)
+        if function.type in ("qualified_identifier", "template_function"):
+            return self.unseen.function_reaches(name)
+        words = re.findall(r"[A-Za-z_]\w*", self.text(function))
+        found_types = [s.type for s in map(self.lookup, words) if isinstance(s, Symbol)]
+        named = {word for type_ in (*found_types, *words) for word in re.findall(r"\w+", type_)}
+        return not named & self.unseen.classes or "operator()" in self.unseen.reaching
+
+    def _is_object(self, symbol: Symbol) -> bool:
+        """Whether a variable that is called is an object whose class changes nothing but itself in that."""
+        words = set(re.findall(r"\w+", symbol.type))
+        is_class = bool(words & (self.unseen.classes | self.unseen.templates)) and not symbol.pointer
+        return is_class and "operator()" not in self.unseen.reaching
 
     def _body(self, node: Node) -> Bases:
         """Walk every statement under a callee's body for its effects; the value it may return."""
@@ -304,6 +368,8 @@ class Calls(Places):
                 self._asm_outputs(child)
             elif child.type == "gnu_asm_input_operand_list":
                 bases = self.children(child)
+                if _SHARED.search(code) and not bases:
+                    self.out.flags.add("structure")  # an address in shared memory that nobody knows
                 accesses = [Access(b, self.where(node)) for b in bases if b.kind != "local"]
                 self.out.reads += accesses
                 reads_only = "ldmatrix" in code or "ld.shared" in code or "ld.global" in code

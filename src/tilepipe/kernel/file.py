@@ -11,14 +11,17 @@ from tree_sitter import Node
 
 from tilepipe.kernel.analysis import Analyzer
 from tilepipe.kernel.binding import function_name, introduced, opened_by, signature
-from tilepipe.kernel.macros import Macro, file_macros
+from tilepipe.kernel.macros import Macro, file_macros, written
 from tilepipe.kernel.names import Function
 from tilepipe.kernel.operators import may_change
 from tilepipe.kernel.statements import Builder, Statement
 from tilepipe.kernel.symbols import Symbol, declarators, declared
+from tilepipe.kernel.unseen import Unseen
 from tilepipe.source import Edit, SourceFile, Span, edited
 from tilepipe.source.parse import Tree, parse, span
 
+_MAKING = re.compile(r"__device__|\b(?:operator|struct|class|asm)\b|(?<![=<>!])=(?!=)|\+\+|--")
+_DEFINES = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)\b(?:[^\n\\]|\\.)*", re.M | re.S)
 _MEMORY = ("__constant__", "__device__", "__managed__", "__shared__")
 _USING = re.compile(r"\busing\s+(?!\w+\s*=)([\w\s:,]+);")
 _CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
@@ -158,16 +161,32 @@ class CudaFile:
 
     @cached_property
     def _operators_change(self) -> bool:
-        return may_change(self.roots)
+        return may_change(self._written_out)
 
     @cached_property
     def _variables(self) -> tuple[tuple[Symbol, Node | None], ...]:
         return tuple(_file_arrays(self.tree.root, self.source))
 
+    @cached_property
+    def _written_out(self) -> tuple[Node, ...]:
+        """The parse trees, and where macros may make functions or changes, those of the text with macros replaced."""
+        if not any(_MAKING.search(macro.body) for macro in self.macros.values()):
+            return self.roots
+        texts = [_DEFINES.sub("", source.text) for source in (self.source, *self._header_files)]
+        return (
+            *self.roots,
+            *(parse(SourceFile("", written(text, self.macros))).root for text in texts),
+        )
+
+    @cached_property
+    def unseen(self) -> Unseen:
+        """What classes and operators of the file and its headers do where no call shows it."""
+        return Unseen(self._written_out, self.macros)
+
     def analyse(self, kernel: KernelText) -> Analysed:
         """The statements of one kernel with their effects; pointers are followed to a fixed point first."""
         node = self._nodes[kernel.span.start]
-        analyzer = Analyzer(self.source, self.macros, self.functions)
+        analyzer = Analyzer(self.source, self.macros, self.functions, self.unseen)
         for symbol, _ in self._variables:
             analyzer.scopes[0][symbol.name] = symbol
         function = _function(node, node, kernel.scope)
@@ -241,7 +260,10 @@ class CudaFile:
         with analyzer.scope():
             parameters = []
             for parameter in function.parameters:
-                for symbol, _ in declared(parameter, self.source.slice(span(parameter)), (), "param"):
+                for found, _ in declared(parameter, self.source.slice(span(parameter)), (), "param"):
+                    # A macro of that name may leave nothing of it.
+                    restrict = found.restrict and not {"__restrict__", "__restrict"} & self.macros.keys()
+                    symbol = replace(found, restrict=restrict)
                     analyzer.declare(symbol)
                     parameters.append(symbol)
                     if symbol.pointer or f"{symbol.name}." in text:

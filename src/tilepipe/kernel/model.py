@@ -41,6 +41,7 @@ from tilepipe.kernel.theloop import the_loop
 from tilepipe.kernel.tileloop import TileLoop
 from tilepipe.kernel.trips import CountedLoop, Trips, counted, trips
 from tilepipe.kernel.unclear import taken_coordinate, unclear_macro
+from tilepipe.kernel.unseen import runs_unseen
 from tilepipe.source import Edit, Span
 
 __all__ = ["Answers", "Ask", "Buffer", "KernelModel", "LoadSite", "Study", "build", "study"]
@@ -189,6 +190,7 @@ def study(file: CudaFile, kernel: KernelText, no_alias: frozenset[str] = frozens
     question = LoopFacts(file.source, analysed.body, tile, parts, divergent, file.macros, no_alias)
     refused = (
         legality.check(question)
+        or runs_unseen(file, kernel)
         or hidden_addresses(file, analysed, tile, parts)
         or changed_meanings(file, kernel, parts)
         or lost_names(file, tile, parts)
@@ -350,8 +352,8 @@ def _not_async(found: Study, copy: Copy, answers: Answers) -> str:
         return "the types of the copy are not known"
     if target != source:
         return f"the copy converts {source} to {target}"
-    align = answers.get(f"align:{at}")
-    if not isinstance(align, int) or align < size:
+    align, origin = (answers.get(f"{k}:{at}") for k in ("align", "origin"))
+    if not isinstance(align, int) or align < size or (isinstance(origin, int) and origin < size):
         return f"its elements of {size} bytes are not known to lie at multiples of that"
     acting = acting_class(found.file, copy, answers)
     if acting:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tree_sitter import Node
 
@@ -15,6 +16,9 @@ from tilepipe.kernel.macros import Macro
 from tilepipe.kernel.symbols import THREAD, Symbol
 from tilepipe.source import SourceFile, Span
 from tilepipe.source.parse import span
+
+if TYPE_CHECKING:
+    from tilepipe.kernel.unseen import Unseen
 
 Bases = frozenset[Symbol]
 NOTHING: Bases = frozenset()
@@ -75,7 +79,9 @@ class Place:
 class Names:
     """What is visible where the walk stands, what pointers point into, and the effects gathered so far."""
 
-    def __init__(self, source: SourceFile, macros: dict[str, Macro], functions: dict[str, Function]) -> None:
+    def __init__(
+        self, source: SourceFile, macros: dict[str, Macro], functions: dict[str, Function], unseen: Unseen
+    ) -> None:
         self.source = source
         self.macros = macros
         self.functions = functions
@@ -97,6 +103,7 @@ class Names:
             frozenset()
         )  # names of namespaces and of their members that a `using` names
         self.operators_change = False  # whether operators of the author's may change their operands
+        self.unseen = unseen
         self.position = 0  # of the statement that is walked, in the kernel's own text
 
     @contextmanager
@@ -137,6 +144,8 @@ class Names:
             self.direct.setdefault(found, self.position)
         elif isinstance(found, Symbol) and found in self.views:
             self.viewed[found].setdefault(self.position, self.position)
+        elif isinstance(found, Symbol) and found.kind == "lambda":
+            self.out.flags.add("structure")  # handed on: whoever gets it may call it
         return found
 
     def forget_views(self, whole: set[Symbol]) -> None:

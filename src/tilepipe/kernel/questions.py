@@ -57,7 +57,8 @@ def questions(
         if copy.use.store is not None and not copy.use.store.in_macro:
             target = file.source.slice(copy.use.store.left)
             wanted[f"size:{at}"] = ("value", f"sizeof({target})", asked_at)
-            wanted[f"align:{at}"] = ("value", f"alignof(decltype(({target})))", asked_at)
+            # `alignof` would tell of the type: members of packed structs lie anywhere.
+            wanted[f"align:{at}"] = ("value", f"__alignof__({target})", asked_at)
             wanted[f"type:{at}"] = ("type", target, asked_at)
             wanted[f"plain:{at}"] = ("plain", target, asked_at)
         for key, (kind, expression) in fill_asks(copy).items():
@@ -65,6 +66,7 @@ def questions(
         if isinstance(copy, Copy):
             source_at = _place(file, copy.source_at)
             wanted[f"source:{at}"] = ("type", copy.source, source_at)
+            wanted[f"origin:{at}"] = ("value", f"__alignof__({copy.source})", source_at)
             if copy.held is not None:
                 wanted[f"held:{at}"] = ("type", copy.held[0], asked_at)
                 wanted[f"loaded:{at}"] = ("type", copy.held[1], source_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilepipe.kernel.arriving import gone
 from tilepipe.kernel.collisions import TWICE
 from tilepipe.kernel.copies import Copy
 from tilepipe.kernel.copymap import Block
@@ -16,6 +17,10 @@ def repartitioned(model: KernelModel, answers: Answers, block: Block | None) -> 
     A copy loop that can keep its form does: its text changes least. Tiles into which all copies cannot be widened so
     have theirs dealt anew, if that is wider.
     """
+    line = gone(model)
+    if line is not None:
+        why = f"some threads of a block may leave the kernel in line {line}, and each loads its own elements"
+        return tuple(Narrow(r.copy, why) for r in widen(model, answers))
     twice = {b.piece for b in model.buffers if b.reason == TWICE}
     kept = tuple(Narrow(r.copy, TWICE) if r.copy.use.buffer in twice else r for r in widen(model, answers))
     results: list[Widened | Narrow] = [_together(model, r, kept) for r in kept]

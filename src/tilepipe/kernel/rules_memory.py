@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tilepipe.diagnostics import Refusal, refusal
@@ -10,6 +11,7 @@ from tilepipe.kernel.effects import Access
 from tilepipe.kernel.flow import Item
 from tilepipe.kernel.loop_facts import LoopFacts
 from tilepipe.kernel.meetings import Meeting
+from tilepipe.kernel.operators import PLAIN
 from tilepipe.kernel.statements import Statement
 from tilepipe.kernel.symbols import Symbol
 
@@ -206,11 +208,18 @@ _FOLLOWED = (
 )
 
 
+def _is_plain(q: LoopFacts, type_: str) -> bool:
+    """Whether a type is a built-in one, or another name of one: elements of others may hold pointers."""
+    name = re.escape(type_)
+    alias = re.search(rf"\busing\s+{name}\s*=([^;]*);|\btypedef\b([^;]*)\b{name}\s*;", q.source.text)
+    return PLAIN.fullmatch((alias[1] or alias[2]).strip() if alias is not None else type_) is not None
+
+
 def _may_alias(
     q: LoopFacts, item: Item, written: Symbol | None, load_item: Item, loaded: Symbol | None
 ) -> Refusal | None:
     if written is not None and loaded is not None:
-        constant = loaded.kind == "file" and loaded.const
+        constant = loaded.kind == "file" and loaded.const and _is_plain(q, loaded.type)
         if written.restrict or loaded.restrict or {written.name, loaded.name} & q.no_alias or constant:
             return None
         both = f"`{written.name}` and `{loaded.name}`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,6 +10,9 @@ from tree_sitter import Node
 
 from tilepipe.source import Span
 from tilepipe.source.parse import span
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+_RESTRICT = re.compile(r"\b__restrict(?:__)?\b")
 
 Kind = Literal["param", "local", "shared", "file", "lambda", "thread"]
 
@@ -107,7 +111,7 @@ def declared(
             d.pointer,
             d.reference,
             bool(words & {"const", "constexpr"}) and not d.pointer,
-            "__restrict" in text,
+            _RESTRICT.search(_COMMENT.sub(" ", text)) is not None,
             "extern" in words,
             span(declaration),
         )

@@ -13,7 +13,7 @@ _COORDINATES = frozenset(("threadIdx", "blockIdx", "blockDim", "gridDim"))
 _FLOATING = frozenset(("float", "double", "half", "__half", "__nv_bfloat16"))
 _WORD = re.compile(r"(?<![\w:.>])[A-Za-z_]\w*")  # no member or name of another scope
 # From here on a name may stand that is not evaluated. What comes before is.
-_UNEVALUATED = re.compile(r"\b(?:sizeof|alignof|decltype|noexcept)\b|\?|&&|\|\|")
+_UNEVALUATED = re.compile(r"\b(?:sizeof|alignof|__alignof__|decltype|noexcept)\b|\?|&&|\|\|")
 _DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilepipe.kernel import surroundings
+from tilepipe.kernel.arriving import gone
 from tilepipe.kernel.model import KernelModel
 from tilepipe.plan.types import Candidate
 from tilepipe.rewrite.rings import STAGES
@@ -26,7 +27,8 @@ def refused(model: KernelModel, candidate: Candidate) -> str:
     if candidate.unwritable:
         return candidate.unwritable
     before = [s.effects().flags for s in surroundings.before(model.tile)]
-    if _of_block(candidate) and (surroundings.is_repeated(model.tile) or any("return" in f for f in before)):
+    returns = any("return" in f for f in before) or gone(model) is not None
+    if _of_block(candidate) and (surroundings.is_repeated(model.tile) or returns):
         return "a block's pipeline needs all its threads, once: a return stands before the loop, or a loop around it"
     return ""
 

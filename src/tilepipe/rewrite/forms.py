@@ -347,8 +347,9 @@ def _may_meet(some: Sequence[Access], others: Sequence[Access]) -> bool:
         for b in others:
             if a.base is None or b.base is None or a.base == b.base:
                 return True
-            apart = a.base.restrict or b.base.restrict or "file" in (a.base.kind, b.base.kind)
-            if not apart:
+            # A pointer that a kernel is given may point into a variable of the file.
+            both_arrays = all(s.kind == "file" and s.is_array and not s.pointer for s in (a.base, b.base))
+            if not (a.base.restrict or b.base.restrict or both_arrays):
                 return True
     return False
 
