@@ -81,6 +81,7 @@ ALLOWED = {
     "guards": (LOOP, A, B, ""),
     "turned": (LOOP, "(M > row && K > k) ? A[row * K + k] : 0.f", B, ""),
     "step": ("for (int k0 = 0; k0 < K; k0 += STEP)", A, B, "constexpr int STEP = 8 + 8;"),
+    "start": ("for (int k0 = blockIdx.x * 16; k0 < K; k0 += 16)", A, B, ""),
 }
 REFUSED = {
     "no guard at the end": (LOOP, "(row < M) ? A[row * K + k] : 0.f", B, ""),
@@ -146,6 +147,24 @@ def test_a_loader_that_would_read_past_the_end_is_refused(name: str, tmp_path: P
     made = build_candidate(job, model, overrun_of())
     assert isinstance(made, Refusal), made.rewrite.text
     assert made.diagnostics[0].code == "TP150"
+
+
+@pytest.mark.parametrize(("start", "asked"), [("M", "(M) <= 2147483584"), ("-16", "")])
+def test_a_loop_may_start_beyond_its_end(start: str, asked: str, tmp_path: Path) -> None:
+    """Next to the greatest `int` the loader's own counter would turn negative, and its guards hold again."""
+    job = opened(tmp_path, (f"for (int k0 = {start}; k0 < K; k0 += 16)", "(k < K) ? A[k] : 0.f", B, ""))
+    model = job.model
+    assert not isinstance(model, Refusal) and job.problem is not None, model
+    made = build_candidate(job, model, overrun_of())
+    assert not isinstance(made, Refusal), made
+    assert (asked in made.rewrite.text) and (") <= 21" in made.rewrite.text) == bool(asked)
+    if asked:
+        small = (replace(a, shape=("64", "64")) if isinstance(a, ArraySpec) else a for a in job.problem.args)
+        job = replace(job, problem=replace(job.problem, grid=("1", "1"), args=tuple(small)))
+        sizes = {f"from{m}": {"M": m, "N": 16, "K": 48} for m in (32, 64, 2**31 - 16)}
+        answer = verify_candidate(job, job.device, made, sizes)
+        assert not isinstance(answer, Refusal), answer
+        assert [one.status for one in answer] == ["passed", "passed"], answer
 
 
 def test_an_end_of_another_type_may_leave_that_of_the_counter(tmp_path: Path) -> None:
