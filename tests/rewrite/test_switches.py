@@ -115,3 +115,22 @@ def test_a_kernel_without_switches_stays_plain(tmp_path: Path) -> None:
     text = _KERNEL.replace("TWICE / 2", "BK").replace("REAL", "float").replace("scaled(acc)", "acc")
     _, emitted = _emitted(tmp_path, plain + text)
     assert "made for" not in emitted
+
+
+@pytest.mark.parametrize(
+    ("head", "rows"),
+    [
+        ("template <class T> struct Tile { static constexpr int rows = BK; };", "Tile<float>::rows"),
+        ("template <class T> constexpr int rows = BK;", "rows<float>"),
+        ("template <int N> struct Of { enum { n = N }; };\ntemplate <class T> using Rows = Of<BK>;", "Rows<int>::n"),
+        ("template <int N = BK> constexpr __device__ int rows() { return N; }", "rows()"),
+        ("constexpr __device__ int rows(char) { return 1; }\nconstexpr __device__ int rows(int) { return BK; }", "rows(1)"),
+        ("struct Tile { static constexpr __device__ int rows() { return BK; } };", "Tile::rows()"),
+    ],
+)  # fmt: skip
+def test_a_name_is_needed_through_templates_and_overloads(head: str, rows: str, tmp_path: Path) -> None:
+    text = f"#ifndef BK\n#define BK 256\n#endif\n{head}\n{_KERNEL.replace('TWICE / 2', rows)}"
+    text = text.replace("REAL", "float").replace("scaled(acc)", "acc").replace("STEP", "128")
+    job, emitted = _emitted(tmp_path, text)
+    assert _compiles(job, text, "BK=512") and _compiles(job, emitted)
+    assert not _compiles(job, emitted, "BK=512")

@@ -24,6 +24,7 @@ from tilepipe.kernel.macros import include_guard, operand
 from tilepipe.kernel.model import Answers
 from tilepipe.kernel.questions import Ask
 from tilepipe.kernel.sizes import SIZES
+from tilepipe.kernel.unclear import functions_of
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _PASSES = re.compile(r"__CUDA|__NVCC__|__CUDACC")  # differ between host and device, nvcc and NVRTC
@@ -51,8 +52,7 @@ def switches(file: CudaFile, kernel: KernelText, given: Sequence[str]) -> tuple[
         name = ahead.pop()
         needed.add(name)
         texts = [d.text for d in known.get(name, ())]
-        if name in file.functions:
-            texts.append((file.functions[name].node.text or b"").decode())
+        texts += [_text(_with_template(f.node)) for f in functions_of(file, name)]
         ahead |= {w for text in texts for w in _WORD.findall(text)} - needed
     found = []
     for name in sorted(needed & (known.keys() | set_by_build)):
@@ -103,9 +103,17 @@ def _definitions(root: Node, file: CudaFile) -> Iterator[tuple[str, _Defined]]:
             "linkage_specification",
         ):
             stack.extend((c, conditions) for c in node.named_children)
-        elif node.type not in ("function_definition", "template_declaration"):
+        elif node.type != "function_definition":
+            # A template's name alone has no value and is no type.
+            asserted = conditions if node.type != "template_declaration" else ()
             for name, _ in introduced(node, file.macros):
-                yield name, _Defined(_text(node), conditions)
+                yield name, _Defined(_text(node), asserted)
+
+
+def _with_template(function: Node) -> Node:
+    """A function with its template's parameters, whose defaults it needs."""
+    outer = function.parent
+    return outer if outer is not None and outer.type == "template_declaration" else function
 
 
 def _text(node: Node) -> str:
