@@ -26,6 +26,7 @@ __device__ float first(const float* p) {{ return p[0] + *reinterpret_cast<const 
 __device__ float walked(const float* p) {{ p += 64; return *p; }}
 __device__ float whole(float (&t)[R][W]) {{ return t[0][0]; }}
 __device__ const float& at(const float* p) {{ return p[0]; }}
+__device__ auto place(const float* p) -> decltype(auto) {{ return (p[0]); }}
 #define OPEN (tid & 31) + 40
 __device__ float by_value(float x) {{ return x; }}
 __device__ float by_reference(const float& x) {{ return (&x)[64]; }}
@@ -110,6 +111,7 @@ def test_an_access_that_stays_in_its_row_is_padded(body: str, tmp_path: Path) ->
         ("sum += s[lane][OPEN % 64];", "may cross the end of its row"),
         ("const float* p = &at(&s[0][0]); sum += p[lane];", "is not understood"),
         ("auto at = [&](int i) -> float& { return s[i][0]; }; sum += (&at(0))[tid];", "is not understood"),
+        ("const float* p = &place(&s[0][0]); sum += p[lane];", "is not understood"),
         ("const float* p = &(warp > 1 ? s[0][0] : s[8][0]); sum += p[tid];", "is not understood"),
         ("sum += s[lane + 1][warp - 1];", "is not bounded"),
         ("for (int j = 0; j < n; ++j) sum += s[lane][j];", "is not bounded"),
