@@ -129,7 +129,7 @@ def missing_write(case: Case) -> None:
 def test_any_differing_byte_fails(patch: Callable[[Case], None], words: str, kind: str) -> None:
     correctness, _ = check(patched(patch), kind=kind)
     assert correctness.status == "failed" and words in correctness.reason and "small" in correctness.reason
-    assert correctness.sizes["small"].bitwise is False
+    assert correctness.sizes["small"].bitwise is False and words in correctness.sizes["small"].note
 
 
 def test_nan_payloads_count() -> None:
@@ -176,6 +176,9 @@ def test_the_launch_change_applies_to_the_changed_kernel_only() -> None:
     original, changed = FakeKernel(double), FakeKernel(double)
     check(changed, original, change=LaunchChange(3, 16))
     assert {c.shared for c, _ in original.runs} == {64} and {c.shared for c, _ in changed.runs} == {208}
+    ragged = FakeKernel(double)  # stages begin at multiples of 16 bytes
+    check(ragged, problem=replace(PROBLEM, shared="68"), change=LaunchChange(3, 16))
+    assert {c.shared for c, _ in ragged.runs} == {256}
     other = FakeKernel(double)
     check(other, change=LaunchChange(problem=replace(PROBLEM, block=("64",), shared="8")))
     assert {(c.block, c.shared) for c, _ in other.runs} == {((64, 1, 1), 8)}
@@ -272,6 +275,12 @@ def test_large_grids_are_sampled_and_compared_where_written() -> None:
     regridded = LaunchChange(problem=replace(big, grid=("2", "N")))
     assert check(double, problem=big, change=regridded, budget_flops=10_000)[0].status == "unknown"
 
+    def whole(case: Case, options: LaunchOptions) -> None:
+        np.multiply(case.arrays[0].data, np.float32(2), out=case.arrays[1].data)
+
+    small = LaunchChange(problem=replace(PROBLEM, grid=("1",)))
+    assert check(whole, change=small)[0].status == "passed"
+
 
 @pytest.mark.parametrize(("code", "status"), [("TP353", "failed"), ("TP352", "failed"), ("TP301", "unknown")])
 def test_a_changed_kernel_that_does_not_run(code: str, status: str) -> None:
@@ -299,6 +308,8 @@ def test_an_original_that_misses_the_reference_is_at_fault_itself() -> None:
     assert correctness.status == "failed"
     assert "misses the reference" in correctness.original_fault
     assert not check(half, double)[0].original_fault
+    mended, _ = check(double, half)
+    assert mended.status == "failed" and "differs" in mended.reason and not mended.original_fault
 
 
 def test_sizes_that_nobody_declared_count_only_where_the_original_takes_them() -> None:
@@ -315,9 +326,23 @@ def test_sizes_that_nobody_declared_count_only_where_the_original_takes_them() -
     declared = check_correctness(subject, sizes)
     assert not isinstance(declared, Refusal)
     assert declared[0].status == "failed" and "at size tiles0" in declared[0].original_fault
+    racy = replace(subject, original=FakeKernel(double, (finding("race", 7),)))
+    sound = check_correctness(racy, {"small": {"N": 6}, "none": {}}, optional=["small", "none"])
+    assert not isinstance(sound, Refusal) and sound[0].reason == "no size was run"
     wrong = replace(subject, changed=FakeKernel(patched(lambda case: case.arrays[1].data.fill(3))))
     failed = check_correctness(wrong, {"tiles1": {"N": 4}}, optional=["tiles1"])
     assert not isinstance(failed, Refusal) and failed[0].status == "failed"
+
+
+@pytest.mark.parametrize(("promised", "kept"), [("tp_aligned(x, 4)", True), ("tp_aligned(x, 16)", False)])
+def test_a_launch_that_breaks_a_promise_is_not_run(promised: str, kept: bool) -> None:
+    """`x` begins 4 bytes into its allocation."""
+    changed, change = FakeKernel(double), LaunchChange(promised=(promised,))
+    correctness, _ = check(changed, change=change)
+    assert (correctness.status == "passed", bool(changed.runs)) == (kept, kept)
+    assert kept or f"promises: {promised}" in correctness.reason and not correctness.original_fault
+    alone, _ = check(double, change=change, optional=["small", "ragged"])
+    assert alone.status == ("passed" if kept else "unknown")
 
 
 def test_findings_of_the_original_are_named_with_their_lines() -> None:
