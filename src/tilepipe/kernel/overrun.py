@@ -29,8 +29,8 @@ def overrun(model: KernelModel, widened: Sequence[Widened], stages: int) -> tupl
     counter, bound = ends
     names = Resolver(model, model.answers)
     steps = names.steps_of(counter) or []
-    numbers = [int(s.constant[0]) for s in steps if s.constant is not None]
-    if not numbers or len(numbers) != len(steps) or min(numbers) <= 0 or model.tile.flow.definers[counter]:
+    step = steps[0].constant if len(steps) == 1 and not model.tile.flow.definers[counter] else None
+    if step is None or step[0] <= 0:
         return f"`{counter.name}` does not rise by a number that is known"
     if not names.fixed(bound):
         return f"`{bound.name}` changes"
@@ -48,7 +48,7 @@ def overrun(model: KernelModel, widened: Sequence[Widened], stages: int) -> tupl
     copying = {i for w in widened for i in (w.copy.use.item, w.copy.source_at)}
     if any(i.own.loads or i.own.global_reads() for i in model.split.loader if i not in copying):
         return "the loader reads more than the tiles"
-    most = _INT_MAX - (stages * sum(numbers) + above)
+    most = _INT_MAX - (stages * int(step[0]) + above)
     within = (f"{bound.name} >= 0", f"{bound.name} <= {most}")
     if start.constant is not None and int(start.constant[0]) <= most:
         return within
