@@ -185,6 +185,41 @@ MEETING = {
 }  # fmt: skip
 
 
+CHANGED = """\
+__global__ void f(float* __restrict__ y, int n, int w)
+{{
+    __shared__ float s[128];
+    const int t = threadIdx.x;
+    {before}
+    for (int k = 0; {condition}; k += 128) {{
+        s[t] = {load};
+        __syncthreads();
+        for (int i = t; i < 128; i += 64)
+            y[k + w + i] = s[127 - i];
+        __syncthreads();
+    }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "condition", "load", "apart"),
+    [
+        ("", "k < n", "y[k + w + t]", True),
+        ("", "(w = n - 2 * k) > 0", "y[k + w + t]", False),
+        ("const int b = w + t;", "k < n", "y[k + b]", True),
+        ("const int b = w + t; w += 128;", "k < n", "y[k + b]", False),
+        ("const float* m = y + w;", "k < n", "m[k + t]", True),
+        ("const float* m = y + w; w += 128;", "k < n", "m[k + t]", False),
+    ],
+)
+def test_what_an_address_is_made_of_has_not_changed(
+    before: str, condition: str, load: str, apart: bool
+) -> None:
+    text = CHANGED.format(before=before, condition=condition, load=load)
+    assert proved(text, threads=128) == apart
+
+
 @pytest.mark.parametrize(
     "store", ["mine[k + i]", "*(mine + k + i)", "(&mine[k])[i]", "y[blockIdx.x * w + k + i]"]
 )

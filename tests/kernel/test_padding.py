@@ -30,8 +30,10 @@ __device__ auto place(const float* p) -> decltype(auto) {{ return (p[0]); }}
 #define OPEN (tid & 31) + 40
 #define OVER(x) (x) + 40
 #define INNER OPEN % 64
+#define PICK warp ? 70 : 0
 __device__ float by_value(float x) {{ return x; }}
 __device__ float by_reference(const float& x) {{ return (&x)[64]; }}
+__device__ float through(const float* p, int i) {{ return p[OVER(i & 31) % 64]; }}
 __global__ void __launch_bounds__(128) f(const float* __restrict__ A, float* __restrict__ C, int n)
 {{
     {declaration}
@@ -114,6 +116,8 @@ def test_an_access_that_stays_in_its_row_is_padded(body: str, tmp_path: Path) ->
         ("sum += s[lane][OPEN % 64];", "may cross the end of its row"),
         ("sum += s[lane][OVER(tid & 31) % 64];", "may cross the end of its row"),
         ("sum += s[lane][INNER];", "may cross the end of its row"),
+        ("sum += s[lane][PICK ? 3 : 5];", "may cross the end of its row"),
+        ("sum += through(s[lane], tid);", "may cross the end of its row"),
         ("sum += by_reference(warp > 1 ? s[0][0] : s[8][0]);", "is not understood"),
         ("const float* p = &at(&s[0][0]); sum += p[lane];", "is not understood"),
         ("auto at = [&](int i) -> float& { return s[i][0]; }; sum += (&at(0))[tid];", "is not understood"),

@@ -77,6 +77,7 @@ _HELPER = (
     "__device__ float at(const volatile float* q, int i) { q += i; return *q; }\n"
     "__device__ void put(float* q, float x) { for (int j = threadIdx.x; j < 128; j += 128) q[j] = x; }"
 )
+_LAMBDA = "auto keep = [&]() { u[tid] = acc; return u[tid]; };"
 _FRAGMENT = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> g; wmma::fill_fragment(g, acc); "
 
 
@@ -98,6 +99,7 @@ _FRAGMENT = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> g; wmma::fill_
         # a table, read by bytes of the data
         (_POOL + "float* u = p; float* t = p + 16; if (tid < 16) u[tid] = a[tid]; __syncthreads();",
          "const unsigned char b = t[tid] * 100; acc += u[b >> 4] + u[b & 15];", "", ""),
+        (_POOL + "float* t = p; float* u = p + 256; " + _LAMBDA, "acc += keep();", "", ""),
         # one after the other, over each other
         (_POOL + "float* u = p + 2; float* t = p; u[tid] = a[tid]; __syncthreads(); acc = u[tid ^ 1]; __syncthreads();",
          "", "", ""),
@@ -139,6 +141,7 @@ def test_what_stays_apart_is_exact(
          "line 4 is not understood"),
         (_POOL + "float* t = p; float* u = p + 256;", "float* v = u; v = v - shift; v[tid] = acc;", "", "",
          "is not understood"),
+        (_POOL + "float* t = p; float* u = p + 200; " + _LAMBDA, "acc += keep();", "", "", "bytes 800 to 1312"),
         # the tile's reader finds what another piece holds
         (_POOL + "float* t = p; float* u = p + 256; u[tid] = n; __syncthreads();", "acc += t[tid + 256];", "", "", ""),
         # what the last tile left is read by way of scratch

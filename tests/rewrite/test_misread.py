@@ -121,7 +121,7 @@ constexpr int W = 2, V = 3;
         "sum += quarter(&s[threadIdx.x ^ 64]);",
         "typedef float U; sum += (U)(T)*(s + 5) + (T)(s[7]);",
         "sum += BYTES(T) * s[threadIdx.x ^ 1] + (BYTES(T) & k);",
-        "const int T = 2; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k);",
+        "const int T = 2, half = 3; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k) + (half) * k;",
         "r[threadIdx.x] = s[3]; __syncthreads(); sum += (C::T)*(r + (127 - threadIdx.x)) + (C::N) * s[5];",
         "r[threadIdx.x] = s[3]; __syncthreads(); sum += (D<int>::Q::U)*(r + (127 - threadIdx.x));",
         "r[threadIdx.x] = s[3]; __syncthreads(); sum += (q::U)*(r + (127 - threadIdx.x)) + (q::M) * k + (E) * o;",
