@@ -30,6 +30,7 @@ __global__ void BOUNDS f(const float* __restrict__ a, float* __restrict__ c, int
         COMPUTE
         for (int i = 0; i < 256; i += 3) acc = acc * 0.5f + t[(i + tid) & 255];
         __syncthreads();
+        LATE
     }
     AFTER
     c[blockIdx.x * 128 + tid] = acc;
@@ -58,9 +59,11 @@ def _job(
     head: str = "",
     problem: bool = True,
     bounds: str = "__launch_bounds__(128)",
+    late: str = "",
     **given: frozenset[str],
 ) -> Job:
     parts = {"DECLARED": declared, "COMPUTE": compute, "AFTER": after, "HEAD": head, "BOUNDS": bounds}
+    parts["LATE"] = late
     text = _KERNEL
     for name, part in parts.items():
         text = text.replace(name, part)
@@ -156,6 +159,18 @@ def test_what_may_meet_is_refused(
     (told,) = refused.diagnostics
     assert told.code == "TP024" and told.place is not None and told.place.line > 8
     assert why in told.message + told.label, told
+
+
+@pytest.mark.parametrize(("begin", "apart"), [(200, False), (256, True)])
+def test_scratch_behind_the_reader_meets_the_next_tile(begin: int, apart: bool, tmp_path: Path) -> None:
+    late = "u[tid] = acc; acc += u[tid]; __syncthreads();"
+    job = _job(tmp_path, _POOL + f"float* t = p; float* u = p + {begin};", "", late=late)
+    assert isinstance(job.model, Refusal) != apart, job.model
+    if not isinstance(job.model, Refusal):
+        made = build_candidate(job, job.model, Candidate("cp_async-3-ring", "cp_async", 3, "ring"))
+        assert not isinstance(made, Refusal), made
+        correctness, races = verify_candidate(job, job.device, made, {"tiles5": {"N": 5, "S": 0}})
+        assert (correctness.status, races.status) == ("passed", "passed"), (correctness, races)
 
 
 def test_the_page_shows_a_refused_kernel_and_a_legal_one(tmp_path: Path) -> None:
