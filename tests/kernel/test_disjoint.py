@@ -124,7 +124,7 @@ def proved(text: str, threads: int | None = None) -> bool | None:
     found = study(file, file.kernels[0])
     if isinstance(found, Refusal):
         return None if found.diagnostics[0].code != "TP017" else False
-    answers: dict[str, int | str | None] = {"threads": threads}
+    answers: dict[str, int | str | None] = {"threads": threads, "const:W": 64}
     for key, expression, _ in sizes_wanted(found.file, found.analysed, found.meetings):
         kind = next((k for k in ("float2", "float4") if k in expression), "float")
         answers[key] = SIZES[kind]
@@ -178,6 +178,7 @@ MEETING = {
     "another pointer": ("mine[k + i] =", "y[k + i] ="),
     "a step from memory": ("k += 128", "k += w"),
     "a counter changed inside": ("        s[t] =", "        if (n > 9) k += 1;\n        s[t] ="),
+    "an inner loop with a step of either sign": ("i += 64", "i += w"),
     "pointer differs between threads": ("blockIdx.x * w", "t * w"),
     "stored before it is loaded": ("        s[t] =", "        mine[k + t] = 1.0f;\n        s[t] ="),
     "base moved before": ("    for (int k", "    mine += t;\n    for (int k"),
@@ -232,6 +233,14 @@ def test_a_store_that_may_meet_a_load_is_refused(name: str) -> None:
     old, new = MEETING[name]
     assert old in STREAM
     assert not proved(STREAM.replace(old, new))
+
+
+def test_a_constant_is_the_one_that_is_named() -> None:
+    text = "constexpr int W = 64;\n" + STREAM.replace("mine[k + i]", "mine[k + i - W + 64]")
+    assert proved(text)
+    assert not proved(
+        text.replace("    float* mine", "    if (w) { const int W = 1; y[n] = W; }\n    float* mine")
+    )
 
 
 def test_a_bound_on_the_threads_helps() -> None:

@@ -120,6 +120,7 @@ constexpr int W = 2, V = 3;
         "r[threadIdx.x] = s[3]; __syncthreads(); float* q = r + (127 - threadIdx.x); sum += (T)*q * 2.0f + (T)*q;",
         "sum += quarter(&s[threadIdx.x ^ 64]);",
         "typedef float U; sum += (U)(T)*(s + 5) + (T)(s[7]);",
+        "sum += *(const float*)((L)&s[threadIdx.x & 63] + 4);",
         "sum += BYTES(T) * s[threadIdx.x ^ 1] + (BYTES(T) & k);",
         "const int T = 2, half = 3; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k) + (half) * k;",
         "r[threadIdx.x] = s[3]; __syncthreads(); sum += (C::T)*(r + (127 - threadIdx.x)) + (C::N) * s[5];",
@@ -129,7 +130,7 @@ constexpr int W = 2, V = 3;
 )
 def test_reads_behind_conversions_are_seen(compute: str, tmp_path: Path) -> None:
     head = (
-        "#define BYTES(x) (int)sizeof(x)\nusing T = float;\n"
+        "#define BYTES(x) (int)sizeof(x)\nusing T = float;\nusing L = unsigned long long;\n"
         "template <class X> __device__ X quarter(const X* p) { return (X)*p * (X)0.25f; }\n"
         "struct C { using T = float; enum { N = 3 }; };\n"
         "template <class V> struct D { struct Q { typedef float U; }; };\n"
