@@ -381,6 +381,7 @@ def test_an_address_that_is_named_where_nothing_is_read_is_aligned_too(tmp_path:
 
 
 _B = TEXTBOOK.partition("; ")[2]
+_OFF = "const int off = blockIdx.y * 16, at = (off + ty) * lda + tx;"
 _HELPER = (
     "__device__ void load(float* to, const float* from, int i)"
     " {{ const int {} = threadIdx.y & 1; to[0] = from[i + {} / 2]; }}"
@@ -402,6 +403,8 @@ _HELPER = (
             "{ const int tx = 3; As[ty][threadIdx.x] = A[at + k0 + tx / 4]; }",
             0,
         ),
+        ("", _OFF, "{ const int x = 7; As[ty][tx] = A[at + k0]; acc += x; }", 16),
+        ("", _OFF, "{ const int off = 7; As[ty][tx] = A[at + k0]; acc += off; }", 0),
         (_HELPER.format("d", "d"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 16),
         (_HELPER.format("c", "c"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 0),
     ],
