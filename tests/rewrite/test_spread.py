@@ -405,11 +405,20 @@ _HELPER = (
         ),
         ("", _OFF, "{ const int x = 7; As[ty][tx] = A[at + k0]; acc += x; }", 16),
         ("", _OFF, "{ const int off = 7; As[ty][tx] = A[at + k0]; acc += off; }", 0),
+        ("", "const float* pa = A + row * lda + tx;", "As[ty][tx] = *pa; pa += 16;", 16),
+        ("", "const float* pa = A + row * lda + tx + 4; pa -= 4;", "As[ty][tx] = *pa; pa += 16;", 0),
+        (
+            "",
+            "int off = 0; const int at = row * lda + tx + off; off = 4;",
+            "As[ty][tx] = A[at + k0]; acc += off;",
+            0,
+        ),
+        ("", "int at = row * lda + tx + 4; if (ty < 99) at -= 4;", "As[ty][tx] = A[at + k0];", 0),
         (_HELPER.format("d", "d"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 16),
         (_HELPER.format("c", "c"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 0),
     ],
 )
-def test_names_that_mean_something_else_beside_the_copy(
+def test_names_that_mean_something_else_where_the_copy_stands(
     head: str, before: str, load: str, width: int, tmp_path: Path
 ) -> None:
     job = opened(Form(load + _B, before, head=head), tmp_path)
