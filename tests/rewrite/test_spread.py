@@ -413,6 +413,12 @@ _HELPER = (
             "As[ty][tx] = A[at + k0]; acc += off;",
             0,
         ),
+        (
+            "",
+            "int off = 4; const float* p = A + row * lda + tx + off - 4; off = 0;",
+            "As[ty][tx] = p[k0];",
+            0,
+        ),
         ("", "int at = row * lda + tx + 4; if (ty < 99) at -= 4;", "As[ty][tx] = A[at + k0];", 0),
         (_HELPER.format("d", "d"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 16),
         (_HELPER.format("c", "c"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 0),
