@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilepipe.diagnostics import error
-from tilepipe.evidence.compare import _DEFAULT_TOLERANCE, errors_against
+from tilepipe.evidence.compare import (
+    _DEFAULT_TOLERANCE,
+    close_to,
+    errors_against,
+    max_difference,
+    wrote_something,
+)
 from tilepipe.evidence.sampling import estimated_flops, sample_blocks, with_measured_work
 from tilepipe.launch.types import RunResult
 from tilepipe.problem import Array, Case
@@ -49,6 +56,7 @@ def test_tolerance_is_numpys(pairs: list[tuple[float, float]], rtol: float, atol
         (math.nan, 1.0, False, math.inf),
         (1.0, math.nan, False, math.inf),
         (1.25, 1.0, True, 0.25),
+        (1.5, 1.0, True, 0.5),
     ],
 )
 def test_special_values(actual: float, expected: float, within: bool, error: float) -> None:
@@ -63,6 +71,65 @@ def test_exact_integers_and_narrow_floats() -> None:
     assert errors_against(case([1 / 3], ml_dtypes.bfloat16), {"y": np.array([third])}, 0.0, 0.0).within
     assert not errors_against(case([1 / 3], ml_dtypes.bfloat16), {"y": np.array([1 / 3])}, 0.0, 0.0).within
     assert errors_against(case(np.zeros((0, 3))), {"y": np.zeros((0, 3))}, 0.0, 0.0).within
+
+
+def arrays(*given: tuple[str, Any]) -> Case:
+    """A case with arrays of these roles and values."""
+    made = [
+        Array(f"{role}{n}", role, data, data)  # type: ignore[arg-type]
+        for n, (role, data) in enumerate((r, np.asarray(v)) for r, v in given)
+    ]
+    return replace(case([0.0]), args=tuple(made))
+
+
+ZERO, ONE = np.zeros(2, np.float32), np.ones(2, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wrote"),
+    [
+        ([("in", ZERO), ("out", ZERO)], [("in", ONE), ("out", ZERO)], False),
+        ([("in", ZERO), ("out", ZERO)], [("in", ZERO), ("out", ONE)], True),
+        ([("out", ZERO), ("inout", ZERO)], [("out", ONE), ("inout", ZERO)], True),
+        ([("in", ZERO), ("out", ZERO[:0])], [("in", ZERO), ("out", ZERO[:0])], True),
+        ([("out", ZERO[:0]), ("out", ZERO)], [("out", ZERO[:0]), ("out", ZERO)], False),
+    ],
+)
+def test_only_outputs_count_as_written(before: Any, after: Any, wrote: bool) -> None:
+    assert wrote_something(arrays(*before), arrays(*after)) == wrote
+
+
+def test_the_worst_output_counts() -> None:
+    ours, theirs = (
+        arrays(("in", ONE), ("out", ONE), ("out", ZERO)),
+        arrays(("in", ZERO), ("out", ZERO), ("out", ZERO)),
+    )
+    assert max_difference(ours, theirs) == 1.0
+    assert max_difference(arrays(("in", ONE), ("out", ZERO)), arrays(("in", ZERO), ("out", ZERO))) == 0.0
+    errors = errors_against(ours, {"out1": ZERO, "out2": ZERO}, 0.0, 0.5)
+    assert (errors.max_abs, errors.within) == (1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "rtol", "atol", "close"),
+    [
+        (1.05, 1.0, 0.1, 0.0, True),
+        (1.0005, 1.0, 0.0, 0.0, True),  # the tolerance of the type
+        (1.0005, 1.0, 1e-6, 0.0, False),  # the problem's own instead
+        (1.0005, 1.0, 0.0, 1e-6, False),
+        (1.05, 1.0, 0.0, 0.1, True),
+    ],
+)
+def test_runs_agree_within_the_tolerance(
+    ours: float, theirs: float, rtol: float, atol: float, close: bool
+) -> None:
+    pair = (arrays(("out", ZERO), ("out", np.float32([x]))) for x in (ours, theirs))
+    assert close_to(*pair, rtol, atol) == close
+
+
+def test_integers_agree_exactly_and_inputs_do_not_count() -> None:
+    assert not close_to(arrays(("out", [1000])), arrays(("out", [1001])), 0.0, 0.0)
+    assert close_to(arrays(("in", [1]), ("out", [7])), arrays(("in", [2]), ("out", [7])), 0.0, 0.0)
 
 
 @settings(max_examples=200, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -129,7 +130,7 @@ def missing_write(case: Case) -> None:
 def test_any_differing_byte_fails(patch: Callable[[Case], None], words: str, kind: str) -> None:
     correctness, _ = check(patched(patch), kind=kind)
     assert correctness.status == "failed" and words in correctness.reason and "small" in correctness.reason
-    assert correctness.sizes["small"].bitwise is False
+    assert correctness.sizes["small"].bitwise is False and words in correctness.sizes["small"].note
 
 
 def test_nan_payloads_count() -> None:
@@ -176,6 +177,9 @@ def test_the_launch_change_applies_to_the_changed_kernel_only() -> None:
     original, changed = FakeKernel(double), FakeKernel(double)
     check(changed, original, change=LaunchChange(3, 16))
     assert {c.shared for c, _ in original.runs} == {64} and {c.shared for c, _ in changed.runs} == {208}
+    ragged = FakeKernel(double)  # stages begin at multiples of 16 bytes
+    check(ragged, problem=replace(PROBLEM, shared="68"), change=LaunchChange(3, 16))
+    assert {c.shared for c, _ in ragged.runs} == {256}
     other = FakeKernel(double)
     check(other, change=LaunchChange(problem=replace(PROBLEM, block=("64",), shared="8")))
     assert {(c.block, c.shared) for c, _ in other.runs} == {((64, 1, 1), 8)}
@@ -198,13 +202,24 @@ def noisy(scale: float) -> Body:
     return body
 
 
+def scale(case: Case, factor: float) -> None:
+    case.arrays[1].data[...] *= np.float32(factor)
+
+
 def test_an_unsteady_original_is_compared_within_tolerance() -> None:
     problem = replace(PROBLEM, reference=None, rtol=0.0)
     good, _ = check(noisy(1e-5), noisy(1e-5), kind="cuda", problem=problem)
     assert good.status == "passed" and good.sizes["small"].bitwise is None
     assert "differs from itself" in good.sizes["small"].note
     bad, _ = check(noisy(0.5), noisy(1e-5), kind="cuda", problem=problem)
-    assert bad.status == "failed"
+    assert bad.status == "failed" and "outside the tolerance" in bad.reason
+    # near the original, and yet too far from the reference
+    judged = replace(PROBLEM, rtol=1e-2)
+    for factor, status in ((1.001, "passed"), (1.012, "failed"), (1.03, "failed")):
+        drifting = itertools.cycle((1.004, 1.008))
+        original = patched(lambda case, d=drifting: scale(case, next(d)))  # type: ignore[misc]
+        made, _ = check(patched(lambda case, f=factor: scale(case, f)), original, kind="cuda", problem=judged)  # type: ignore[misc]
+        assert made.status == status and made.sizes["small"].bitwise is None, factor
 
 
 def test_races_of_the_changed_kernel_fail_though_the_numbers_agree() -> None:
@@ -233,6 +248,8 @@ def test_a_racy_original_leaves_nothing_to_preserve() -> None:
         failed, _ = check(candidate, wrong, problem=alone)
         assert failed.status == "failed" and "races" in failed.reason and failed.original_fault
     assert check(double, double, problem=alone)[0].status == "passed"
+    large = replace(PROBLEM, sizes={"small": {"N": 6}, "target": {"N": 1000}}, flops="1000*N")
+    assert check(double, original, problem=large, budget_flops=10_000)[0].status == "passed"
     new = check(FakeKernel(double, (finding("out of bounds"),)), FakeKernel(double, (race,)))[1]
     assert new.status == "failed"
 
@@ -272,6 +289,12 @@ def test_large_grids_are_sampled_and_compared_where_written() -> None:
     regridded = LaunchChange(problem=replace(big, grid=("2", "N")))
     assert check(double, problem=big, change=regridded, budget_flops=10_000)[0].status == "unknown"
 
+    def whole(case: Case, options: LaunchOptions) -> None:
+        np.multiply(case.arrays[0].data, np.float32(2), out=case.arrays[1].data)
+
+    small = LaunchChange(problem=replace(PROBLEM, grid=("1",)))
+    assert check(whole, change=small)[0].status == "passed"
+
 
 @pytest.mark.parametrize(("code", "status"), [("TP353", "failed"), ("TP352", "failed"), ("TP301", "unknown")])
 def test_a_changed_kernel_that_does_not_run(code: str, status: str) -> None:
@@ -279,6 +302,17 @@ def test_a_changed_kernel_that_does_not_run(code: str, status: str) -> None:
     correctness, races = check(changed)
     assert correctness.status == status and code in correctness.reason
     assert races.status == "unknown" and len(changed.runs) == 1  # not tried again at the next size
+
+
+def test_races_are_unknown_where_one_size_did_not_run() -> None:
+    class Late(FakeKernel):
+        def run(self, case: Case, options: LaunchOptions) -> RunResult | Refusal:
+            self.refuse = "TP353" if case.size == "ragged" else None
+            return super().run(case, options)
+
+    correctness, races = check(Late(double))
+    assert (correctness.status, races.status) == ("failed", "unknown")
+    assert correctness.sizes["small"].bitwise and "every size" in races.reason
 
 
 def test_an_original_that_faults_is_at_fault_itself() -> None:
@@ -299,6 +333,8 @@ def test_an_original_that_misses_the_reference_is_at_fault_itself() -> None:
     assert correctness.status == "failed"
     assert "misses the reference" in correctness.original_fault
     assert not check(half, double)[0].original_fault
+    mended, _ = check(double, half)
+    assert mended.status == "failed" and "differs" in mended.reason and not mended.original_fault
 
 
 def test_sizes_that_nobody_declared_count_only_where_the_original_takes_them() -> None:
@@ -315,9 +351,24 @@ def test_sizes_that_nobody_declared_count_only_where_the_original_takes_them() -
     declared = check_correctness(subject, sizes)
     assert not isinstance(declared, Refusal)
     assert declared[0].status == "failed" and "at size tiles0" in declared[0].original_fault
+    racy = replace(subject, original=FakeKernel(double, (finding("race", 7),)))
+    sound = check_correctness(racy, {"small": {"N": 6}, "none": {}}, optional=["small", "none"])
+    assert not isinstance(sound, Refusal) and sound[0].reason == "no size was run"
     wrong = replace(subject, changed=FakeKernel(patched(lambda case: case.arrays[1].data.fill(3))))
     failed = check_correctness(wrong, {"tiles1": {"N": 4}}, optional=["tiles1"])
     assert not isinstance(failed, Refusal) and failed[0].status == "failed"
+
+
+@pytest.mark.parametrize(("promised", "kept"), [("tp_aligned(x, 4)", True), ("tp_aligned(x, 16)", False)])
+def test_a_launch_that_breaks_a_promise_is_not_run(promised: str, kept: bool) -> None:
+    """`x` begins 4 bytes into its allocation."""
+    changed, change = FakeKernel(double), LaunchChange(promised=(promised,))
+    correctness, _ = check(changed, change=change)
+    assert (correctness.status == "passed", bool(changed.runs)) == (kept, kept)
+    assert kept or f"promises: {promised}" in correctness.reason
+    assert not correctness.original_fault
+    alone, _ = check(double, change=change, optional=["small", "ragged"])
+    assert alone.status == ("passed" if kept else "unknown")
 
 
 def test_findings_of_the_original_are_named_with_their_lines() -> None:

@@ -44,6 +44,8 @@ def test_a_promise_that_is_kept(condition: str) -> None:
         ("tp_aligned(b, 16)", case()),
         ("n % 16 == 0", case()),
         ("(n / 2) % 4 == 0", case(n=12)),
+        ("(n >> 2) % 4 == 0", case()),
+        ("blockDim.x == 16 && blockDim.y == 4 && blockDim.z == 1", case()),
         ("scale % 4 == 0", case()),
         ("blockDim.x == 128 && blockDim.y * blockDim.z == 1", case()),
         ("something else", case()),

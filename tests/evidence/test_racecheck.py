@@ -53,6 +53,14 @@ def test_hazards_are_failed_however_the_tool_ends(exit_code: int | None) -> None
 
 
 @pytest.mark.parametrize(
+    "counts", ["1 hazard displayed (1 error, 0 warnings)", "1 hazard displayed (0 errors, 1 warning)"]
+)
+def test_one_kind_of_hazard_is_enough(counts: str) -> None:
+    run = SanitizerRun(f"{LAUNCHED}\n========= RACECHECK SUMMARY: {counts}", 0, True)
+    assert interpret(run).status == "failed"
+
+
+@pytest.mark.parametrize(
     "run",
     [
         SanitizerRun("", 0, False),

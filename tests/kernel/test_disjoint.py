@@ -124,7 +124,7 @@ def proved(text: str, threads: int | None = None) -> bool | None:
     found = study(file, file.kernels[0])
     if isinstance(found, Refusal):
         return None if found.diagnostics[0].code != "TP017" else False
-    answers: dict[str, int | str | None] = {"threads": threads}
+    answers: dict[str, int | str | None] = {"threads": threads, "const:W": 64}
     for key, expression, _ in sizes_wanted(found.file, found.analysed, found.meetings):
         kind = next((k for k in ("float2", "float4") if k in expression), "float")
         answers[key] = SIZES[kind]
@@ -178,11 +178,47 @@ MEETING = {
     "another pointer": ("mine[k + i] =", "y[k + i] ="),
     "a step from memory": ("k += 128", "k += w"),
     "a counter changed inside": ("        s[t] =", "        if (n > 9) k += 1;\n        s[t] ="),
+    "an inner loop with a step of either sign": ("i += 64", "i += w"),
     "pointer differs between threads": ("blockIdx.x * w", "t * w"),
     "stored before it is loaded": ("        s[t] =", "        mine[k + t] = 1.0f;\n        s[t] ="),
     "base moved before": ("    for (int k", "    mine += t;\n    for (int k"),
     "a pointer from elsewhere": ("mine[k + i] =", "(w ? mine : y)[k + i] ="),
 }  # fmt: skip
+
+
+CHANGED = """\
+__global__ void f(float* __restrict__ y, int n, int w)
+{{
+    __shared__ float s[128];
+    const int t = threadIdx.x;
+    {before}
+    for (int k = 0; {condition}; k += 128) {{
+        s[t] = {load};
+        __syncthreads();
+        for (int i = t; i < 128; i += 64)
+            y[k + w + i] = s[127 - i];
+        __syncthreads();
+    }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "condition", "load", "apart"),
+    [
+        ("", "k < n", "y[k + w + t]", True),
+        ("", "(w = n - 2 * k) > 0", "y[k + w + t]", False),
+        ("const int b = w + t;", "k < n", "y[k + b]", True),
+        ("const int b = w + t; w += 128;", "k < n", "y[k + b]", False),
+        ("const float* m = y + w;", "k < n", "m[k + t]", True),
+        ("const float* m = y + w; w += 128;", "k < n", "m[k + t]", False),
+    ],
+)
+def test_what_an_address_is_made_of_has_not_changed(
+    before: str, condition: str, load: str, apart: bool
+) -> None:
+    text = CHANGED.format(before=before, condition=condition, load=load)
+    assert proved(text, threads=128) == apart
 
 
 @pytest.mark.parametrize(
@@ -197,6 +233,14 @@ def test_a_store_that_may_meet_a_load_is_refused(name: str) -> None:
     old, new = MEETING[name]
     assert old in STREAM
     assert not proved(STREAM.replace(old, new))
+
+
+def test_a_constant_is_the_one_that_is_named() -> None:
+    text = "constexpr int W = 64;\n" + STREAM.replace("mine[k + i]", "mine[k + i - W + 64]")
+    assert proved(text)
+    assert not proved(
+        text.replace("    float* mine", "    if (w) { const int W = 1; y[n] = W; }\n    float* mine")
+    )
 
 
 def test_a_bound_on_the_threads_helps() -> None:

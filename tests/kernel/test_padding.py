@@ -26,9 +26,14 @@ __device__ float first(const float* p) {{ return p[0] + *reinterpret_cast<const 
 __device__ float walked(const float* p) {{ p += 64; return *p; }}
 __device__ float whole(float (&t)[R][W]) {{ return t[0][0]; }}
 __device__ const float& at(const float* p) {{ return p[0]; }}
+__device__ auto place(const float* p) -> decltype(auto) {{ return (p[0]); }}
 #define OPEN (tid & 31) + 40
+#define OVER(x) (x) + 40
+#define INNER OPEN % 64
+#define PICK warp ? 70 : 0
 __device__ float by_value(float x) {{ return x; }}
 __device__ float by_reference(const float& x) {{ return (&x)[64]; }}
+__device__ float through(const float* p, int i) {{ return p[OVER(i & 31) % 64]; }}
 __global__ void __launch_bounds__(128) f(const float* __restrict__ A, float* __restrict__ C, int n)
 {{
     {declaration}
@@ -78,6 +83,7 @@ def layout(folder: Path, body: str, declaration: str = DECLARED, before: str = "
         "sum += *(s[lane] + warp);",
         "sum += VEC(s[lane][warp * 4]).y;",
         "sum += by_value(s[lane][0]);",
+        "sum += fabsf(warp > 1 ? s[0][0] : s[8][0]);",
         "float v(s[lane][0]), w{s[lane][warp]}, x[] = {s[lane][0], s[0][lane]}; sum += v + w + x[warp & 1];",
         "sum += first(&s[lane][warp]);",
         "const float* p = &s[lane][32]; sum += p[warp] + *p;",
@@ -108,8 +114,14 @@ def test_an_access_that_stays_in_its_row_is_padded(body: str, tmp_path: Path) ->
         ),
         ("sum += s[lane][k];", "is not bounded"),
         ("sum += s[lane][OPEN % 64];", "may cross the end of its row"),
+        ("sum += s[lane][OVER(tid & 31) % 64];", "may cross the end of its row"),
+        ("sum += s[lane][INNER];", "may cross the end of its row"),
+        ("sum += s[lane][PICK ? 3 : 5];", "may cross the end of its row"),
+        ("sum += through(s[lane], tid);", "may cross the end of its row"),
+        ("sum += by_reference(warp > 1 ? s[0][0] : s[8][0]);", "is not understood"),
         ("const float* p = &at(&s[0][0]); sum += p[lane];", "is not understood"),
         ("auto at = [&](int i) -> float& { return s[i][0]; }; sum += (&at(0))[tid];", "is not understood"),
+        ("const float* p = &place(&s[0][0]); sum += p[lane];", "is not understood"),
         ("const float* p = &(warp > 1 ? s[0][0] : s[8][0]); sum += p[tid];", "is not understood"),
         ("sum += s[lane + 1][warp - 1];", "is not bounded"),
         ("for (int j = 0; j < n; ++j) sum += s[lane][j];", "is not bounded"),

@@ -30,6 +30,7 @@ __global__ void BOUNDS f(const float* __restrict__ a, float* __restrict__ c, int
         COMPUTE
         for (int i = 0; i < 256; i += 3) acc = acc * 0.5f + t[(i + tid) & 255];
         __syncthreads();
+        LATE
     }
     AFTER
     c[blockIdx.x * 128 + tid] = acc;
@@ -58,9 +59,11 @@ def _job(
     head: str = "",
     problem: bool = True,
     bounds: str = "__launch_bounds__(128)",
+    late: str = "",
     **given: frozenset[str],
 ) -> Job:
     parts = {"DECLARED": declared, "COMPUTE": compute, "AFTER": after, "HEAD": head, "BOUNDS": bounds}
+    parts["LATE"] = late
     text = _KERNEL
     for name, part in parts.items():
         text = text.replace(name, part)
@@ -77,6 +80,7 @@ _HELPER = (
     "__device__ float at(const volatile float* q, int i) { q += i; return *q; }\n"
     "__device__ void put(float* q, float x) { for (int j = threadIdx.x; j < 128; j += 128) q[j] = x; }"
 )
+_LAMBDA = "auto keep = [&]() { u[tid] = acc; return u[tid]; };"
 _FRAGMENT = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> g; wmma::fill_fragment(g, acc); "
 
 
@@ -98,6 +102,7 @@ _FRAGMENT = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> g; wmma::fill_
         # a table, read by bytes of the data
         (_POOL + "float* u = p; float* t = p + 16; if (tid < 16) u[tid] = a[tid]; __syncthreads();",
          "const unsigned char b = t[tid] * 100; acc += u[b >> 4] + u[b & 15];", "", ""),
+        (_POOL + "float* t = p; float* u = p + 256; " + _LAMBDA, "acc += keep();", "", ""),
         # one after the other, over each other
         (_POOL + "float* u = p + 2; float* t = p; u[tid] = a[tid]; __syncthreads(); acc = u[tid ^ 1]; __syncthreads();",
          "", "", ""),
@@ -139,6 +144,7 @@ def test_what_stays_apart_is_exact(
          "line 4 is not understood"),
         (_POOL + "float* t = p; float* u = p + 256;", "float* v = u; v = v - shift; v[tid] = acc;", "", "",
          "is not understood"),
+        (_POOL + "float* t = p; float* u = p + 200; " + _LAMBDA, "acc += keep();", "", "", "bytes 800 to 1312"),
         # the tile's reader finds what another piece holds
         (_POOL + "float* t = p; float* u = p + 256; u[tid] = n; __syncthreads();", "acc += t[tid + 256];", "", "", ""),
         # what the last tile left is read by way of scratch
@@ -153,6 +159,18 @@ def test_what_may_meet_is_refused(
     (told,) = refused.diagnostics
     assert told.code == "TP024" and told.place is not None and told.place.line > 8
     assert why in told.message + told.label, told
+
+
+@pytest.mark.parametrize(("begin", "apart"), [(200, False), (256, True)])
+def test_scratch_behind_the_reader_meets_the_next_tile(begin: int, apart: bool, tmp_path: Path) -> None:
+    late = "u[tid] = acc; acc += u[tid]; __syncthreads();"
+    job = _job(tmp_path, _POOL + f"float* t = p; float* u = p + {begin};", "", late=late)
+    assert isinstance(job.model, Refusal) != apart, job.model
+    if not isinstance(job.model, Refusal):
+        made = build_candidate(job, job.model, Candidate("cp_async-3-ring", "cp_async", 3, "ring"))
+        assert not isinstance(made, Refusal), made
+        correctness, races = verify_candidate(job, job.device, made, {"tiles5": {"N": 5, "S": 0}})
+        assert (correctness.status, races.status) == ("passed", "passed"), (correctness, races)
 
 
 def test_the_page_shows_a_refused_kernel_and_a_legal_one(tmp_path: Path) -> None:

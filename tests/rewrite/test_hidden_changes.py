@@ -104,6 +104,22 @@ CHANGES: dict[str, tuple[str, str, str, str, str]] = {
     "a conversion of an address": (
         "typedef int* I;", "int o = 0, m = 0;", "o", "*(I)&o = (int)sum & 3;", "*(I)&m = 3; sum += m;",
     ),
+    "an operator of conversion": (
+        STATE.format("__device__ operator int() { o = (o + 1) & 7; return o; }"),
+        "P p{0}, q{1};", "p.o", "sum += p + 0.5f;", "sum += q + 0.5f;",
+    ),
+    "a friend's operator": (
+        STATE.format("friend __device__ P& operator%(P& p, int z) { p.o = (p.o + z) & 7; return p; }"),
+        "P p{0}, q{1};", "p.o", "sum += (p % 3).o;", "sum += (q % 3).o;",
+    ),
+    "an operator of a class in a class": (
+        "struct Q {{ {} }};".format(STATE.format("__device__ int operator~() { o = (o + 1) & 7; return o; }")),
+        "Q::P p{0}, q{1};", "p.o", "sum += ~p;", "sum += ~q;",
+    ),
+    "an operator that takes an rvalue": (
+        "struct P { int o; };\n__device__ int operator-(P&& p) { p.o = (p.o + 1) & 7; return p.o; }",
+        "P p{0}, q{1};", "p.o", "sum += -static_cast<P&&>(p);", "sum += -static_cast<P&&>(q);",
+    ),
 }  # fmt: skip
 
 

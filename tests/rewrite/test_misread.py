@@ -120,16 +120,40 @@ constexpr int W = 2, V = 3;
         "r[threadIdx.x] = s[3]; __syncthreads(); float* q = r + (127 - threadIdx.x); sum += (T)*q * 2.0f + (T)*q;",
         "sum += quarter(&s[threadIdx.x ^ 64]);",
         "typedef float U; sum += (U)(T)*(s + 5) + (T)(s[7]);",
+        "sum += *(const float*)((L)&s[threadIdx.x & 63] + 4);",
         "sum += BYTES(T) * s[threadIdx.x ^ 1] + (BYTES(T) & k);",
-        "const int T = 2; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k);",
+        "const int T = 2, half = 3; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k) + (half) * k;",
+        "r[threadIdx.x] = s[3]; __syncthreads(); sum += (C::T)*(r + (127 - threadIdx.x)) + (C::N) * s[5];",
+        "r[threadIdx.x] = s[3]; __syncthreads(); sum += (D<int>::Q::U)*(r + (127 - threadIdx.x));",
+        "r[threadIdx.x] = s[3]; __syncthreads(); sum += (q::U)*(r + (127 - threadIdx.x)) + (q::M) * k + (E) * o;",
     ],
 )
 def test_reads_behind_conversions_are_seen(compute: str, tmp_path: Path) -> None:
     head = (
-        "#define BYTES(x) (int)sizeof(x)\nusing T = float;\n"
+        "#define BYTES(x) (int)sizeof(x)\nusing T = float;\nusing L = unsigned long long;\n"
         "template <class X> __device__ X quarter(const X* p) { return (X)*p * (X)0.25f; }\n"
+        "struct C { using T = float; enum { N = 3 }; };\n"
+        "template <class V> struct D { struct Q { typedef float U; }; };\n"
+        "namespace q { using U = float; constexpr int M = 2; }\nenum { E = 2 };\n"
     )
     assert check(PLAIN, compute, tmp_path, head) is None
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        "cuComplex* q = (cuComplex*)r; sum += cuCrealf((cuComplex)*q);",
+        "sum += (C::N)*r[127 - threadIdx.x];",
+    ],
+)
+def test_a_name_that_may_be_a_type_is_refused(compute: str, tmp_path: Path) -> None:
+    head = (
+        "#include <cuComplex.h>\nstruct C { static constexpr int N = 3; };\nstruct D { using N = float; };\n"
+    )
+    refused = check(PLAIN, compute, tmp_path, head)
+    assert refused is not None and "may convert one to a type" in refused.diagnostics[0].message
+    told = compute.replace("(cuComplex)*q", "*q").replace("(C::N)*", "C::N * ")
+    assert check(PLAIN, told, tmp_path, head) is None
 
 
 def test_a_macro_before_a_declaration_may_be_a_type(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ ALLOWED = {
     "guards": (LOOP, A, B, ""),
     "turned": (LOOP, "(M > row && K > k) ? A[row * K + k] : 0.f", B, ""),
     "step": ("for (int k0 = 0; k0 < K; k0 += STEP)", A, B, "constexpr int STEP = 8 + 8;"),
+    "start": ("for (int k0 = blockIdx.x * 16; k0 < K; k0 += 16)", A, B, ""),
 }
 REFUSED = {
     "no guard at the end": (LOOP, "(row < M) ? A[row * K + k] : 0.f", B, ""),
@@ -88,6 +89,10 @@ REFUSED = {
     "guard that the first element past the end meets": (LOOP, "(row < M && k <= K) ? A[row * K + k] : 0.f", B, ""),
     "an end that changes": ("if (K > 32) K = 32; " + LOOP, A, B, ""),
     "a variable for another end": ("const int E = M; " + LOOP, "(row < M && k < E) ? A[row * K + k] : 0.f", B, ""),
+    "a step that is not known": ("for (int k0 = 0; k0 < K; k0 += M)", A, B, ""),
+    "another step that is not known": ("for (int k0 = 0; k0 < K; k0 += 16, k0 += 4 * M)", A, B, ""),
+    "a step that falls": ("for (int k0 = 0; k0 < K; k0 += -16)", A, B, ""),
+    "a condition on another variable": ("int j = 0; for (int k0 = 0; j < K; k0 += 16, j += 4)", A, B, ""),
     "another end": (LOOP, "(row < M && k < M) ? A[row * K + k] : 0.f", B, ""),
     "an end of another type": ("for (int k0 = 0; k0 < (unsigned)K; k0 += 16)", A, B, ""),
     "a counter of another type": ("for (unsigned k0 = 0; k0 < K; k0 += 16)", A, B, ""),
@@ -96,6 +101,29 @@ REFUSED = {
     "a fill that is no zero": (LOOP, "(row < M && k < K) ? A[row * K + k] : 1.f", B, ""),
     "a fill behind the other": (LOOP, "(row < M || k < K) ? A[row * K + k] : 0.f", B, ""),
 }  # fmt: skip
+
+
+# One element for each thread: the copies are dealt anew.
+DEALT = """
+__global__ void __launch_bounds__(256)
+f(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C, int M, int N, int K)
+{{
+    __shared__ float As[16][16];
+    const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+    const int row = blockIdx.y * 16 + ty;
+    float acc = 0.f;
+    for (int k0 = 0; k0 < K; k0 += 16) {{
+        const int k = k0 + tx;
+        As[ty][tx] = (row < M && {guard}) ? A[row * K + k] : 0.f;
+        __syncthreads();
+        for (int j = 0; j < 16; ++j)
+            acc = acc * 0.5f + As[ty][j] * As[j][tx];
+        __syncthreads();
+    }}
+    if (row < M && blockIdx.x == 0)
+        C[row * N + tx] = acc;
+}}
+"""
 
 
 def opened(folder: Path, form: tuple[str, str, str, str]) -> Job:
@@ -137,6 +165,27 @@ def test_the_result_is_the_same_whatever_the_number_of_tiles(name: str, stages: 
         assert [one.status for one in answer] == ["passed", "passed"], answer
 
 
+@pytest.mark.parametrize(("guard", "allowed"), [
+    ("k < K", True), ("k + 4 < K", True), ("k < max(K, 32)", False), ("k <= K", False), ("k0 - 16 < K", False),
+])  # fmt: skip
+def test_copies_that_are_dealt_anew(guard: str, allowed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "f.cu"
+    path.write_text(DEALT.format(guard=guard), encoding="utf-8")
+    path.with_suffix(".toml").write_text(PROBLEM.replace('"64"', '"256"'), encoding="utf-8")
+    job = steps.open_job(str(path), Options(device="cpu"))
+    assert isinstance(job, Job) and not isinstance(job.model, Refusal) and job.problem is not None, job
+    assert not isinstance(build_candidate(job, job.model, WIDE), Refusal)
+    made = build_candidate(job, job.model, overrun_of())
+    assert isinstance(made, Refusal) != allowed, made
+    if not isinstance(made, Refusal):
+        ahead = {"k < K": "K <= 2147483584", "k + 4 < K": "K <= 2147483580"}
+        assert ahead[guard] in made.rewrite.text and "if (k0_next < K)" not in made.rewrite.text
+        answer = verify_candidate(job, job.device, made, dict(job.problem.sizes))
+        assert not isinstance(answer, Refusal) and [one.status for one in answer] == ["passed", "passed"], (
+            answer
+        )
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_loader_that_would_read_past_the_end_is_refused(name: str, tmp_path: Path) -> None:
     job = opened(tmp_path, REFUSED[name])
@@ -146,6 +195,24 @@ def test_a_loader_that_would_read_past_the_end_is_refused(name: str, tmp_path: P
     made = build_candidate(job, model, overrun_of())
     assert isinstance(made, Refusal), made.rewrite.text
     assert made.diagnostics[0].code == "TP150"
+
+
+@pytest.mark.parametrize(("start", "asked"), [("M", "(M) <= 2147483584"), ("-16", "")])
+def test_a_loop_may_start_beyond_its_end(start: str, asked: str, tmp_path: Path) -> None:
+    """Next to the greatest `int` the loader's own counter would turn negative, and its guards hold again."""
+    job = opened(tmp_path, (f"for (int k0 = {start}; k0 < K; k0 += 16)", "(k < K) ? A[k] : 0.f", B, ""))
+    model = job.model
+    assert not isinstance(model, Refusal) and job.problem is not None, model
+    made = build_candidate(job, model, overrun_of())
+    assert not isinstance(made, Refusal), made
+    assert (asked in made.rewrite.text) and (") <= 21" in made.rewrite.text) == bool(asked)
+    if asked:
+        small = (replace(a, shape=("64", "64")) if isinstance(a, ArraySpec) else a for a in job.problem.args)
+        job = replace(job, problem=replace(job.problem, grid=("1", "1"), args=tuple(small)))
+        sizes = {f"from{m}": {"M": m, "N": 16, "K": 48} for m in (32, 64, 2**31 - 16)}
+        answer = verify_candidate(job, job.device, made, sizes)
+        assert not isinstance(answer, Refusal), answer
+        assert [one.status for one in answer] == ["passed", "passed"], answer
 
 
 def test_an_end_of_another_type_may_leave_that_of_the_counter(tmp_path: Path) -> None:
@@ -203,7 +270,7 @@ def test_no_comparison_holds_past_the_end_that_is_said_to_fail(
         _COMPARED[sign[0].replace(">", "<") + sign[1:]](counter * k + other * m + a, -bound * end)
         for end in range(4)
         for k in range(end, end + 5)
-        for m in range(3)
+        for m in range(-2, 3)
         for a in above
     ]
     if found is not None:

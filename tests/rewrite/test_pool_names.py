@@ -68,6 +68,8 @@ _HELPER = "__device__ void add(float& acc{parameter}) {{ {declared}" + _SUM.form
          "extern __shared__ float t[];", "acc += at(threadIdx.x ^ 1);", "TP023"),
         ("extern __shared__ float q[];\n#define POOL (q + 1)\n__device__ float at(int i) { return POOL[i]; }",
          "float* t = q;", "acc += at(threadIdx.x ^ 1);", "TP023"),
+        ("__device__ float at(int i) { extern __shared__ float q[]; return q[i]; }\n#define AT(i) at(i)",
+         "extern __shared__ float t[];", "acc += AT(threadIdx.x ^ 1);", "TP023"),
         ("__device__ float at(const float* q, int i) { return q[i]; }\n"
          "__device__ float elsewhere(int i) { extern __shared__ float q[]; return q[i]; }",
          "extern __shared__ float t[];", "acc += at(t, threadIdx.x ^ 1);", ""),

@@ -380,6 +380,62 @@ def test_an_address_that_is_named_where_nothing_is_read_is_aligned_too(tmp_path:
     assert [evidence.status for evidence in answer] == ["passed", "passed"], answer
 
 
+_B = TEXTBOOK.partition("; ")[2]
+_OFF = "const int off = blockIdx.y * 16, at = (off + ty) * lda + tx;"
+_HELPER = (
+    "__device__ void load(float* to, const float* from, int i)"
+    " {{ const int {} = threadIdx.y & 1; to[0] = from[i + {} / 2]; }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "load", "width"),
+    [
+        (
+            "",
+            "const int at = row * lda + tx;",
+            "{ const int x = 3; As[ty][threadIdx.x] = A[at + k0 + x / 4]; }",
+            16,
+        ),
+        (
+            "",
+            "const int at = row * lda + tx;",
+            "{ const int tx = 3; As[ty][threadIdx.x] = A[at + k0 + tx / 4]; }",
+            0,
+        ),
+        ("", _OFF, "{ const int x = 7; As[ty][tx] = A[at + k0]; acc += x; }", 16),
+        ("", _OFF, "{ const int off = 7; As[ty][tx] = A[at + k0]; acc += off; }", 0),
+        ("", "const float* pa = A + row * lda + tx;", "As[ty][tx] = *pa; pa += 16;", 16),
+        ("", "const float* pa = A + row * lda + tx + 4; pa -= 4;", "As[ty][tx] = *pa; pa += 16;", 0),
+        (
+            "",
+            "int off = 0; const int at = row * lda + tx + off; off = 4;",
+            "As[ty][tx] = A[at + k0]; acc += off;",
+            0,
+        ),
+        (
+            "",
+            "int off = 4; const float* p = A + row * lda + tx + off - 4; off = 0;",
+            "As[ty][tx] = p[k0];",
+            0,
+        ),
+        ("", "int at = row * lda + tx + 4; if (ty < 99) at -= 4;", "As[ty][tx] = A[at + k0];", 0),
+        (_HELPER.format("d", "d"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 16),
+        (_HELPER.format("c", "c"), "", "const int c = tx; load(&As[ty][tx], A + row * lda + k0, c);", 0),
+    ],
+)
+def test_names_that_mean_something_else_where_the_copy_stands(
+    head: str, before: str, load: str, width: int, tmp_path: Path
+) -> None:
+    job = opened(Form(load + _B, before, head=head), tmp_path)
+    assert not isinstance(job.model, Refusal), job.model
+    assert {w.copy.use.buffer.name: w.bytes for w in job.wide}.get("As", 0) == width
+    built = build_candidate(job, job.model, WIDE)
+    assert not isinstance(built, Refusal), built
+    answer = verify_candidate(job, job.device, built, {"s": WHOLE[0]})
+    assert not isinstance(answer, Refusal) and [one.status for one in answer] == ["passed", "passed"], answer
+
+
 def test_a_tile_that_stays_narrow_is_told_why(tmp_path: Path) -> None:
     report = steps.check(opened(FORMS["padded by one"], tmp_path))
     assert not isinstance(report, Refusal)

@@ -68,20 +68,15 @@ def _returns_reference(node: Node) -> bool:
         outer = outer.parent
     if outer is None:
         return False
-    if outer.type == "lambda_expression" and outer.child_by_field_name("declarator") is None:
-        return False
-    head = outer.child_by_field_name("declarator")
-    kind = outer.child_by_field_name("type")
-    words = b"".join(n.text or b"" for n in (kind,) if n is not None)
-    inside = [head] if head is not None else []
+    inside = [n for n in map(outer.child_by_field_name, ("declarator", "type")) if n is not None]
     while inside:
         current = inside.pop()
-        if current.type in ("reference_declarator", "abstract_reference_declarator"):
+        if current.type in ("reference_declarator", "abstract_reference_declarator", "decltype"):
             return True
         inside += [
             c for c in current.named_children if c.type not in ("parameter_list", "template_argument_list")
         ]
-    return b"decltype" in words
+    return False
 
 
 def _binds_reference(node: Node) -> bool:

@@ -28,10 +28,12 @@ _NUMBER = re.compile(r"char|short|int|long|signed|unsigned|(?:size|ptrdiff|u?int
 
 @dataclass(frozen=True)
 class Guard:
-    """A condition on one template parameter, a constant expression of the kernel's scope, and what it says."""
+    """A condition on one template parameter, a constant expression of the kernel's scope, and what it says; `device`:
+    it need not hold where the host's code is compiled."""
 
     condition: str
     words: str  # "N = 16"
+    device: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@
 
 C++ decides by whether a name is a template's, a type's or a value's, which a grammar cannot know; the variables and the
 memory that such text uses would then not be seen. Comparisons get parentheses, `(i) < n && s > -k` and `i < (n >> 2)`,
-and so does what is converted, `(T)(*p)`. What stands in a macro or in a header is refused, and so is a macro in the
-place of a type that is none.
+and so does what is converted, `(T)(*p)`. What stands in a macro or in a header is refused, and so are a macro in the
+place of a type that is none, and a name in parentheses that nothing tells to be a value.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tree_sitter import Node
@@ -39,6 +39,7 @@ _TYPES = re.compile(
     r"|u?(char|short|int|long|longlong)[1-4]|(float|double)[1-4]"
 )
 _TYPE_TEXT = re.compile(r"(typename\s+|decltype\s*\(.*\)|[\w\s:*&<>,])+")
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9_]+")  # a macro of a system header, which is not read
 _KEYWORDS = re.compile(
     r"\b(if|else|for|while|do|switch|case|return|goto|break|continue|asm|extern|new|delete)\b"
 )
@@ -46,13 +47,24 @@ _KEYWORDS = re.compile(
 
 @dataclass(frozen=True)
 class _Known:
-    """Names of values and of types."""
+    """Names of values and of types, and those that classes declare."""
 
     values: frozenset[str]
     types: frozenset[str]
+    member_values: frozenset[str] = frozenset()
+    member_types: frozenset[str] = frozenset()
 
-    def is_type(self, name: str) -> bool:
+    def is_type(self, name: str, member: bool) -> bool:
+        """Whether a name, or the last part of `X::name`, is a type's for sure."""
+        if member:
+            return name in self.types | self.member_types and name not in self.member_values
         return name in self.types or (name not in self.values and _TYPES.fullmatch(name) is not None)
+
+    def is_value(self, name: str, member: bool) -> bool:
+        if member:
+            return name in self.values | self.member_values and name not in self.member_types
+        values = self.values | self.member_values
+        return not self.is_type(name, False) and (name in values or _CONSTANT.fullmatch(name) is not None)
 
 
 def read_as_written(file: CudaFile, kernel: KernelText) -> tuple[Edit, ...] | Refusal:
@@ -64,10 +76,11 @@ def read_as_written(file: CudaFile, kernel: KernelText) -> tuple[Edit, ...] | Re
     every = outside = _of_file(file)
     for root in (top, *(f.node for word in sorted(words) for f in functions_of(file, word))):
         inside = _within(file, root)
-        known = _Known(outside.values | inside.values, (outside.types - inside.values) | inside.types)
-        every = _Known(every.values | known.values, every.types | known.types)
+        types = (outside.types - inside.values) | inside.types
+        known = replace(outside, values=outside.values | inside.values, types=types)
+        every = replace(every, values=every.values | known.values, types=every.types | known.types)
         for node in _misread(root, known):
-            edit = _edit(file, node) if _owns(file, root) else None
+            edit = _edit(file, node, known) if _owns(file, root) else None
             if edit is None:
                 return _refused(file, kernel, node)
             edits.append(edit)
@@ -75,7 +88,8 @@ def read_as_written(file: CudaFile, kernel: KernelText) -> tuple[Edit, ...] | Re
             return _refused(file, kernel, node)
     for name in sorted(words & file.macros.keys()):
         macro = file.macros[name]
-        known = _Known(every.values | set(macro.parameters or ()), every.types - set(macro.parameters or ()))
+        given = frozenset(macro.parameters or ())
+        known = replace(every, values=every.values | given, types=every.types - given)
         for text in (f"({macro.body})", macro.body):
             body = expansion_body(text)
             found = next(_misread(body, known), None) if body is not None else None
@@ -100,7 +114,7 @@ def _refused(file: CudaFile, kernel: KernelText, node: Node) -> Refusal:
         message = f"`{text}` reads like a template with arguments, and is two comparisons"
         remedy = "put each of the comparisons in parentheses"
     else:
-        message = f"`{text}` reads like an operation on two values, and converts one to a type"
+        message = f"`{text}` reads like an operation on two values, and may convert one to a type"
         remedy = "put what is converted in parentheses: `(type)(value)`"
     at = span(node) if own else Span(kernel.body.start, kernel.body.start + 1)
     label = "not understood" if own else "in what this kernel uses"
@@ -138,9 +152,10 @@ def _is_comparison(node: Node, known: _Known) -> bool:
     return any(c.type == "binary_expression" and operator_of(c) in ("&&", "||") for c in conditions)
 
 
-def _edit(file: CudaFile, node: Node) -> Edit | None:
+def _edit(file: CudaFile, node: Node, known: _Known) -> Edit | None:
+    """What lets a node be read as it is, None where it cannot be told what it is."""
     if node.type == "binary_expression":
-        return _converted(file, node)
+        return _converted(file, node) if known.is_type(*_in_front(node)) else None
     return _in_parentheses(file, node) if node.type == "template_function" else None
 
 
@@ -173,20 +188,27 @@ def _ends_in_shift(outer: Node, node: Node) -> bool:
 
 
 def _is_conversion(node: Node, known: _Known) -> bool:
-    """Whether the first of two factors is a type in parentheses."""
+    """Whether the first of two factors is a type in parentheses, or may be one."""
+    name, member = _in_front(node)
+    return name != "" and not known.is_value(name, member)
+
+
+def _in_front(node: Node) -> tuple[str, bool]:
+    """The name in parentheses that is the first of two factors, "" where there is none; and whether it is one of
+    another scope."""
     left = node.child_by_field_name("left") if node.type == "binary_expression" else None
     if left is None or operator_of(node) not in ("*", "&"):
-        return False
+        return "", False
     function = left.child_by_field_name("function")
     if function is not None and function.type == "parenthesized_expression":  # `(U)(T)*p`
         left = left.child_by_field_name("arguments") or left
     inner = left.named_children if left.type in ("parenthesized_expression", "argument_list") else []
     if len(inner) != 1:
-        return False
+        return "", False
     name = inner[0]
     while name.type == "qualified_identifier" and name.child_by_field_name("name") is not None:
         name = name.child_by_field_name("name") or name
-    return name.type == "identifier" and known.is_type((name.text or b"").decode())
+    return (name.text or b"").decode() if name.type == "identifier" else "", name != inner[0]
 
 
 def _converted(file: CudaFile, node: Node) -> Edit | None:
@@ -248,9 +270,8 @@ def _within(file: CudaFile, root: Node) -> _Known:
 def _defined(node: Node, found: set[str]) -> set[str]:
     """The types among what a node introduces: enumerators are none."""
     name = node.child_by_field_name("name")
-    return (
-        {(name.text or b"").decode()} & found if node.type == "enum_specifier" and name is not None else found
-    )
+    own = {(name.text or b"").decode()} if name is not None else set[str]()
+    return own & found if node.type == "enum_specifier" else found
 
 
 @lru_cache(maxsize=8)  # a file has many kernels
@@ -272,7 +293,26 @@ def _of_file(file: CudaFile) -> _Known:
             values |= found - _defined(node, found)
         elif node.type == "declaration" and not signature(node):
             values |= {name for name, _ in introduced(node, {})}
-    return _Known(frozenset(values) | _BUILT_IN, frozenset(types))
+    return _Known(frozenset(values) | _BUILT_IN, frozenset(types), *_of_classes(file))
+
+
+def _of_classes(file: CudaFile) -> tuple[frozenset[str], frozenset[str]]:
+    """The values and the types that the classes of the file and its headers declare."""
+    values: set[str] = set()
+    types: set[str] = set()
+    for body in (n.child_by_field_name("body") for nodes in file.classes.values() for n, _ in nodes):
+        stack = list(body.named_children) if body is not None else []
+        while stack:
+            node = stack.pop()
+            found = {name for name, _ in introduced(node, {})}
+            inside = [c for c in node.named_children if c.type in _DEFINING]
+            stack += inside
+            if node.type in _DEFINING:
+                types |= _defined(node, found)
+                values |= found - _defined(node, found)
+            else:
+                values |= found - {name for c in inside for name, _ in introduced(c, {})}
+    return frozenset(values), frozenset(types)
 
 
 def _says_type(body: str) -> bool:
@@ -280,4 +320,4 @@ def _says_type(body: str) -> bool:
     words = re.findall(r"\w+", body)
     plain = re.compile(r"const|unsigned|signed|char|short|int|long|float|double|bool|size_t|u?int\d+_t")
     known = all(plain.fullmatch(w) or _TYPES.fullmatch(w) for w in words)
-    return bool(words) and known and re.fullmatch(r"[\w\s]+", body) is not None
+    return known and re.fullmatch(r"[\w\s]+", body) is not None

@@ -4,8 +4,8 @@ own guards fail for every element of such a tile, so that the copies fill with z
 Of a loop `for (int k = …; k < K; k += step)` with `step` > 0 the loader's own `k` is at least K from the last tile on.
 A guard that asks `k + c < K`, or `k + c <= K` with c > 0, fails there for all c >= 0, whatever else it asks: what `&&`
 joins fails with one of its parts. That holds of the integers; the sum `k + c` must not leave the type `int`, so K must
-lie so far below its end as the loader runs ahead. The stage that such a tile is put into is one that was consumed, and
-nobody reads it again.
+lie so far below its end as the loader runs ahead, and so must the start, which may lie beyond K. The stage that such a
+tile is put into is one that was consumed, and nobody reads it again.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ def overrun(model: KernelModel, widened: Sequence[Widened], stages: int) -> tupl
     counter, bound = ends
     names = Resolver(model, model.answers)
     steps = names.steps_of(counter) or []
-    numbers = [int(s.constant[0]) for s in steps if s.constant is not None]
-    if not numbers or len(numbers) != len(steps) or min(numbers) <= 0 or model.tile.flow.definers[counter]:
+    step = steps[0].constant if len(steps) == 1 and not model.tile.flow.definers[counter] else None
+    if step is None or step[0] <= 0:
         return f"`{counter.name}` does not rise by a number that is known"
     if not names.fixed(bound):
         return f"`{bound.name}` changes"
+    start, begin = names.start_of(counter), names.start(counter)
+    if start is None or begin is None:
+        return f"`{counter.name}` starts at a value that is not followed"
     by_copy = {id(w.copy): w for w in widened}
     above = 0
     for copy in model.copies:
@@ -45,5 +48,8 @@ def overrun(model: KernelModel, widened: Sequence[Widened], stages: int) -> tupl
     copying = {i for w in widened for i in (w.copy.use.item, w.copy.source_at)}
     if any(i.own.loads or i.own.global_reads() for i in model.split.loader if i not in copying):
         return "the loader reads more than the tiles"
-    most = _INT_MAX - (stages * sum(numbers) + above)
-    return f"{bound.name} >= 0", f"{bound.name} <= {most}"
+    most = _INT_MAX - (stages * int(step[0]) + above)
+    within = (f"{bound.name} >= 0", f"{bound.name} <= {most}")
+    if start.constant is not None and int(start.constant[0]) <= most:
+        return within
+    return (*within, f"({names.text(begin[0])}) <= {most}")

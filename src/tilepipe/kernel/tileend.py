@@ -37,8 +37,11 @@ def past_end(model: KernelModel, sign: str, left: Form, right: Form) -> int | No
     if ends is None or sign not in ("<", "<="):
         return None
     terms = {m: v for m, v in (left - right).terms.items() if np.any(v)}
-    above = terms.pop(ONE, np.zeros(1, np.int64))
-    counter, bound = (terms.pop((symbol.name,), np.zeros(1, np.int64)) for symbol in ends)
+    none = np.zeros(1, np.int64)
+    above = terms.pop(ONE, none)
+    # Forms over the elements of several loops name a counter with its place.
+    counter = terms.pop((ends[0].name,), none) + terms.pop((f"{ends[0].name}@{ends[0].key[0]}",), none)
+    bound = terms.pop((ends[1].name,), none)
     if terms or np.any(counter != 1) or np.any(bound != -1) or np.any(above < (sign == "<=")):
         return None
     return int(above.max())

@@ -49,7 +49,7 @@ class Reading(Generic[Placed]):
         elif node.type in ("parenthesized_expression", "condition_clause") and node.named_children:
             yield from self._parts(self.beside(at, node.named_children[0]), depth)
         elif node.type == "number_literal":
-            yield at, "u" in text.lower() or not text.isdecimal() or int(text) >= 1 << 31
+            yield at, not text.isdecimal() or int(text) >= 1 << 31
         elif node.type == "cast_expression":
             kind, value = node.child_by_field_name("type"), node.child_by_field_name("value")
             yield from self._converted(at, kind, [value] if value is not None else [], depth)

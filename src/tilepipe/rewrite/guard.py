@@ -30,7 +30,8 @@ def _asserted(instances: Instances) -> list[Guard]:
     conditions = [" && ".join(g.condition for g in one) for one in rest]
     words = [", ".join(g.words for g in one) for one in rest]
     bracketed = [f"({c})" if "&&" in c else c for c in conditions]
-    return [*shared, Guard(" || ".join(bracketed), " or ".join(words))]
+    device = any(g.device for one in rest for g in one)
+    return [*shared, Guard(" || ".join(bracketed), " or ".join(words), device)]
 
 
 def _assertion(indent: str, guard: Guard) -> str:
@@ -39,4 +40,4 @@ def _assertion(indent: str, guard: Guard) -> str:
     line = f"{indent}static_assert({guard.condition}, {message});"
     if len(line) > _WIDTH:
         line = f"{indent}static_assert({guard.condition},\n{indent}              {message});"
-    return "\n" + line
+    return f"\n#ifdef __CUDA_ARCH__\n{line}\n#endif" if guard.device else "\n" + line
