@@ -27,6 +27,12 @@ __device__ float walked(const float* p) {{ p += 64; return *p; }}
 __device__ float whole(float (&t)[R][W]) {{ return t[0][0]; }}
 __device__ const float& at(const float* p) {{ return p[0]; }}
 __device__ auto place(const float* p) -> decltype(auto) {{ return (p[0]); }}
+using Place = const float&;
+typedef const float& Spot;
+using Number = float;
+__device__ Place placed(const float* p) {{ return p[0]; }}
+__device__ Spot spotted(const float* p) {{ return p[0]; }}
+__device__ Number numbered(const float* p) {{ return p[0]; }}
 #define OPEN (tid & 31) + 40
 #define OVER(x) (x) + 40
 #define INNER OPEN % 64
@@ -90,6 +96,7 @@ def layout(folder: Path, body: str, declaration: str = DECLARED, before: str = "
         "const float* p = &s[lane][63] - 32; sum += p[lane % 16] + *(p - 1);",
         "const float4* q = reinterpret_cast<const float4*>(s[lane]); sum += q[warp * 4 + 3].x;",
         "if (tid < 64) sum += s[lane][tid];",
+        "sum += numbered(&s[lane][0]);",
         "if (n > 3 && 63 >= threadIdx.x) { const int c = threadIdx.x; sum += s[lane][c]; }",
         f"{FRAGMENTS} wmma::load_matrix_sync(c, &s[warp % 2 * 16][warp / 2 * 16], W, {ROWS}); sum += c.x[0];",
         f"{FRAGMENTS} wmma::load_matrix_sync(c, s[16] + 48, (W), wmma::mem_row_major); sum += c.x[0];",
@@ -122,6 +129,9 @@ def test_an_access_that_stays_in_its_row_is_padded(body: str, tmp_path: Path) ->
         ("const float* p = &at(&s[0][0]); sum += p[lane];", "is not understood"),
         ("auto at = [&](int i) -> float& { return s[i][0]; }; sum += (&at(0))[tid];", "is not understood"),
         ("const float* p = &place(&s[0][0]); sum += p[lane];", "is not understood"),
+        ("const float* p = &placed(&s[0][0]); sum += p[lane];", "is not understood"),
+        ("const float* p = &spotted(&s[0][0]); sum += p[lane];", "is not understood"),
+        ("Place p = s[0][0]; sum += (&p)[lane];", "is not understood"),
         ("const float* p = &(warp > 1 ? s[0][0] : s[8][0]); sum += p[tid];", "is not understood"),
         ("sum += s[lane + 1][warp - 1];", "is not bounded"),
         ("for (int j = 0; j < n; ++j) sum += s[lane][j];", "is not bounded"),

@@ -145,6 +145,11 @@ CASES = {
         'float v; asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(64 + 4 * k)); sum += v;',
         ("64 + 4 * k", "(unsigned)__cvta_generic_to_shared(q + threadIdx.x)"),
     ),
+    "an address in shared memory that a method makes": (
+        "struct P { __device__ float at(unsigned x) const { float v; "
+        'asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(x)); return v; } };',
+        SCRATCH, "0", "P p; sum += p.at(64 + 4 * k);", ("ld.shared.f32 %0, [%1];", "mov.b32 %0, %1;"),
+    ),
 }  # fmt: skip
 
 

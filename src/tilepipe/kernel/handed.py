@@ -73,13 +73,41 @@ def _returns_reference(node: Node) -> bool:
         current = inside.pop()
         if current.type in ("reference_declarator", "abstract_reference_declarator", "decltype"):
             return True
+        if current.type == "type_identifier" and current.text in _names_of_references(_root(outer)):
+            return True
         inside += [
             c for c in current.named_children if c.type not in ("parameter_list", "template_argument_list")
         ]
     return False
 
 
+@lru_cache(maxsize=64)
+def _names_of_references(root: Node) -> frozenset[bytes]:
+    """The names of a file that stand for a reference."""
+    found = set()
+    for node in _below(root):
+        if node.type in ("alias_declaration", "type_definition") and b"&" in (node.text or b""):
+            name = node.child_by_field_name("name")
+            found |= {name.text or b""} if name is not None else {_last(node)}
+    return frozenset(found)
+
+
+def _last(node: Node) -> bytes:
+    """The name that a typedef ends in."""
+    return next((n.text or b"" for n in reversed(list(_below(node))) if n.type == "type_identifier"), b"")
+
+
+def _root(node: Node) -> Node:
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
 def _binds_reference(node: Node) -> bool:
     """Whether a declarator makes a reference of its value."""
-    inner = node.child_by_field_name("declarator")
-    return inner is not None and inner.type == "reference_declarator"
+    inner, declaration = node.child_by_field_name("declarator"), node.parent
+    type_ = declaration.child_by_field_name("type") if declaration is not None else None
+    named = _names_of_references(_root(node)) if type_ is not None else frozenset()
+    return (inner is not None and inner.type == "reference_declarator") or (
+        type_ is not None and any(n.text in named for n in _below(type_))
+    )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 _ACTING_ASM = re.compile(r"\b(?:st|stmatrix|red|atom|cp|multimem|bar|barrier)\.|memory")
+_READING_ASM = re.compile(r"\b(?:ld(?:\.\w+)*\.shared|ldmatrix)\b")  # of a number, where no pointer is given
 _DEVICE = re.compile(r"\b(?:__device__|constexpr|consteval)\b")
 _MEMORY = {"__device__", "__managed__", "__shared__"}
 _FUNCTION_POINTER = re.compile(r"\(\s*(?:\w+\s*::\s*)*\*\s*(?:const\s+)?(\w+)\s*(?:\[[^\]]*\]\s*)?\)\s*\(")
@@ -206,7 +207,8 @@ class Unseen:
         if node.type == "update_expression":
             return not own.has(node.child_by_field_name("argument"))
         if node.type == "gnu_asm_expression":
-            return _ACTING_ASM.search((node.text or b"").decode()) is not None
+            text = (node.text or b"").decode()
+            return bool(_ACTING_ASM.search(text) or (_READING_ASM.search(text) and not own.is_given_memory))
         if node.type in ("new_expression", "delete_expression"):
             return True
         if node.type != "call_expression":
@@ -246,6 +248,9 @@ class _Own:
         by them."""
         declarator = _declarator(node)
         name = (declarator.text or b"").decode().partition("(")[0] if declarator is not None else ""
+        self.is_given_memory = (
+            any(c in _parameters(declarator) for c in "*&[") if declarator is not None else False
+        )
         klass = _class_around(node)
         title = klass.child_by_field_name("name") if klass is not None else None
         called_like = (title.text or b"").decode().partition("<")[0].strip() if title is not None else None
