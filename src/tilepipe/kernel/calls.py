@@ -180,6 +180,9 @@ class Calls(Places):
         if function is None or function.type != "parenthesized_expression" or len(inner) != 1:
             return False
         name = self.text(inner[0])
+        if inner[0].type == "qualified_identifier":
+            last = name.rpartition("::")[2].strip()
+            return last in self.unseen.types and last not in self.unseen.functions
         return inner[0].type == "identifier" and self.lookup(name) is None and name not in self.functions
 
     def _found_by_argument(self, name: str, arguments: list[Node]) -> bool:
@@ -280,7 +283,10 @@ class Calls(Places):
             self.out.reads.append(anywhere)
             self.out.writes.append(anywhere)
             touched = True
-        if touched or name.startswith("atomic") or name in self.unseen.functions:
+        # A constant that a class's function says: it is given nothing, and reaches nothing.
+        constant = function is not None and function.type == "qualified_identifier" and not arguments
+        authors = name in self.unseen.functions and not (constant and not self.unseen.function_reaches(name))
+        if touched or name.startswith("atomic") or authors:
             self.out.opaque.append((name, self.where(node)))
         return result
 

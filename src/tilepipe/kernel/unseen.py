@@ -63,6 +63,7 @@ class Unseen:
         self.free: set[str] = set()  # functions of no class
         self.objects: set[str] = set()  # members that are objects of classes themselves
         self.templates: set[str] = set()  # parameters of templates
+        self.types: set[str] = set()  # other names of types
         self._variables: set[str] = set()  # of the file, in memory that kernels may change
         texts = [(root.text or b"").decode() for root in roots]
         self.pointers = frozenset(name for text in texts for name in _FUNCTION_POINTER.findall(text))
@@ -130,7 +131,9 @@ class Unseen:
                 kind = node.child_by_field_name("type")
                 if kind is not None and set(_WORD.findall((kind.text or b"").decode())) & self.classes:
                     self.objects |= {d.name for d in declarators(node)}
-            elif node.type in _NAMED and not owner:
+            if node.type in ("alias_declaration", "type_definition"):
+                self.types.update(_WORD.findall(text.partition("=")[0])[-1:])
+            if node.type in _NAMED and not owner:
                 words = _WORD.findall(text.partition("=")[0])
                 for word in words if node.type == "declaration" else words[:3]:
                     self._texts[word].append(text)
