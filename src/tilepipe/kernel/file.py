@@ -115,7 +115,10 @@ class CudaFile:
     ) -> CudaFile:
         """The file with every edit made, the headers that it has and more copies of functions of theirs; `origins` as
         `source.edited` takes them."""
-        return CudaFile(edited(self.source, edits, origins), self._header_files, (*self.copies, *copies))
+        made = CudaFile(edited(self.source, edits, origins), self._header_files, (*self.copies, *copies))
+        # What is edited defines nothing that the file did not.
+        made.unseen, made._operators_change = self.unseen, self._operators_change
+        return made
 
     def _add(self, node: Node, outer: Node, scope: tuple[str, ...]) -> None:
         function = _function(node, outer, scope)

@@ -30,6 +30,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 _ACTING_ASM = re.compile(r"\b(?:st|stmatrix|red|atom|cp|multimem|bar|barrier)\.|memory")
 _READING_ASM = re.compile(r"\b(?:ld(?:\.\w+)*\.shared|ldmatrix)\b")  # of a number, where no pointer is given
+_BEGINS_CLASS = re.compile(rb"\b(?:struct|class|union)\b")
 _DEVICE = re.compile(r"\b(?:__device__|constexpr|consteval)\b")
 _MEMORY = {"__device__", "__managed__", "__shared__"}
 _FUNCTION_POINTER = re.compile(r"\(\s*(?:\w+\s*::\s*)*\*\s*(?:const\s+)?(\w+)\s*(?:\[[^\]]*\]\s*)?\)\s*\(")
@@ -38,6 +39,10 @@ _READING = frozenset(
     ("real", "imag", "size", "load", "value", "has_value", "empty", "count", "any", "all", "none")
 )
 _NAMED = ("declaration", "alias_declaration", "type_definition", "preproc_def", "preproc_function_def")
+
+_TELLING = frozenset(
+    (*_CLASSES, *_NAMED, "function_definition", "field_declaration", "template_parameter_list")
+)
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,9 @@ class Unseen:
         stack: list[tuple[Node, str]] = [(root, "")]
         while stack:
             node, owner = stack.pop()
+            if node.type not in _TELLING:
+                stack.extend((child, owner) for child in node.named_children)
+                continue
             name = node.child_by_field_name("name")
             text = (node.text or b"").decode()
             if node.type in _CLASSES and name is not None and node.child_by_field_name("body") is not None:
@@ -314,9 +322,15 @@ def _names(root: Node | None, kinds: tuple[str, ...]) -> tuple[set[str], set[str
 
 
 def _class_names(root: Node) -> Iterator[str]:
-    for node in _below(root):
-        name = node.child_by_field_name("name") if node.type in _CLASSES else None
-        if name is not None and node.child_by_field_name("body") is not None:
+    """The names of classes that are defined below a node, found by the words that begin one."""
+    text = root.text or b""
+    for begin in _BEGINS_CLASS.finditer(text):
+        at = root.start_byte + begin.start()
+        node = root.named_descendant_for_byte_range(at, at + 1)
+        while node is not None and node.type not in _CLASSES:
+            node = node.parent if node.start_byte == at else None
+        name = node.child_by_field_name("name") if node is not None else None
+        if node is not None and name is not None and node.child_by_field_name("body") is not None:
             yield (name.text or b"").decode().partition("<")[0].strip()
 
 

@@ -60,4 +60,7 @@ def _in_order(edits: Iterable[Edit]) -> list[Edit]:
 
 def _begun(source: SourceFile, start: int, end: int) -> list[tuple[str, int]]:
     """The places of the lines that begin in a range of the text."""
-    return [source.origin(start + n + 1) for n, byte in enumerate(source.data[start:end]) if byte == 10]
+    first, count = source.data.count(b"\n", 0, start) + 1, source.data.count(b"\n", start, end)
+    if source.lines:
+        return list(source.lines[first : first + count])
+    return [(source.name, line + 1) for line in range(first, first + count)]
