@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -43,10 +44,7 @@ class _Defined:
 def switches(file: CudaFile, kernel: KernelText, given: Sequence[str]) -> dict[str, bool]:
     """The names that a kernel needs, directly or through others, and that another build may define otherwise, each
     with whether the architecture may tell; `given` are the macros of `-D`."""
-    known: dict[str, list[_Defined]] = {}
-    for root in file.roots:
-        for name, defined in _definitions(root, file):
-            known.setdefault(name, []).append(defined)
+    known = _known(file)
     set_by_build = {text.partition("=")[0].partition("(")[0].strip() for text in given}
     needed: set[str] = set()
     ahead = set(_WORD.findall(file.source.slice(kernel.span)))
@@ -82,6 +80,15 @@ def switch_guards(file: CudaFile, names: Mapping[str, bool], answers: Answers) -
         elif kind in SIZES:
             found.append(Guard(f"tp_same<{name}, {kind}>", f"{name} = {kind}", by_arch))
     return tuple(found)
+
+
+@lru_cache(maxsize=8)  # every kernel of a file asks
+def _known(file: CudaFile) -> dict[str, list[_Defined]]:
+    found: dict[str, list[_Defined]] = {}
+    for root in file.roots:
+        for name, defined in _definitions(root, file):
+            found.setdefault(name, []).append(defined)
+    return found
 
 
 def _definitions(root: Node, file: CudaFile) -> Iterator[tuple[str, _Defined]]:
