@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilepipe import steps
+from tilepipe.builds import verify_candidate
 from tilepipe.diagnostics import Refusal
 from tilepipe.job import Job
 from tilepipe.opening import open_job
 from tilepipe.options import Options
+from tilepipe.planning import Planned, preconditions_and_variant, restructure
 from tilepipe.toolchain.types import CompileOptions
 from zoo import ASKED_FOR, Trial, asked_for, size_sets, try_candidate, words
 
@@ -109,13 +111,15 @@ def timed(entry: dict[str, Any], folder: Path) -> tuple[str, bool]:
 def exactness(entry: dict[str, Any], folder: Path, candidate: str) -> str:
     """How one candidate's verification ends, at which sizes."""
     job = at_target(entry, folder, candidate)
-    done = job if isinstance(job, Refusal) else steps.run(job, lambda _: None)
-    if isinstance(done, Refusal):
-        return f"failed: {words(done)}"
-    found = done.evidence.correctness
-    if found is None:
-        return "failed: " + "; ".join(d.message for d in done.diagnostics if d.severity != "note")
-    return f"{found.status} at {', '.join(found.sizes)}"
+    planned = job if isinstance(job, Refusal) else preconditions_and_variant(job)
+    if isinstance(job, Refusal) or not isinstance(planned, Planned):
+        return "failed: it cannot be built again"
+    built, _ = restructure(planned, planned.viable(), lambda _: None)
+    assert job.problem is not None
+    found = verify_candidate(job, job.device, built[0], dict(job.problem.sizes))
+    if isinstance(found, Refusal):
+        return f"failed: {words(found)}"
+    return f"{found[0].status} at {', '.join(found[0].sizes)} {found[0].reason or ''}".rstrip()
 
 
 def main() -> int:
