@@ -100,6 +100,9 @@ TAKEN = {
     "arguments that are computed": Case(DOT, "float x = dot(a + 128, &s[0], n - 1);" + USE),
     "names in turn": Case(dot(("int n)", "int m, int n)"), ("k < n", "k < m"), ("i += 3", "i += n")),
                           "const int m = n > 3 ? 5 : 3;\n    float x = dot(a, s, n, m);" + USE),
+    "a name that the function has too": Case(
+        dot(("float sum", "int count = 3;\n    float sum"), ("i += 3", "i += count")),
+        "const int count = n;\n    float x = dot(a, s, count);" + USE),
     "a name that an argument uses": Case(dot(("int n)", "int m, int n)"), ("k < n", "k < m"), ("i += 3", "i += n")),
                                          "float x = dot(a, s, n, n + 2);" + USE),
     "another type": Case(dot(("int n", "unsigned n"), ("int k = 0; k < n", "unsigned k = 0; k + 1 < n + 1"))),
@@ -200,6 +203,9 @@ REFUSED = {
              "float x = dot<3>(a, s, n);" + USE), "template parameter `n` has the name"),
     "a size that is deduced": (
         Case("template <int N>\n" + dot(("float* s", "float (&s)[N]"), ("& 127", "& (N - 1)"))), "`N` is deduced"),
+    "a pointer that is deduced": (
+        Case("template <class P>\n" + dot(("const float* __restrict__ a", "P a"), ("float sum", "P b = a; float sum"))),
+        "`P` is deduced"),
     "a size of the array": (Case(dot(("i += 3", "i += sizeof(s) / 2"), ("float* s", "float s[]"))), "whose array `s`"),
     "branches that are left out": (
         Case("template <int W>\n" + dot(("return sum;", "if constexpr (W > 3) sum += 1.0f;\n    return sum;")),

@@ -40,7 +40,6 @@ _SAME = (
     "parenthesized_expression", "field_expression", "initializer_list", "conditional_expression", "comma_expression",
 )  # fmt: skip
 _VALUES = ("identifier", "pointer_declarator", "array_declarator")
-_ASKS_TYPES = re.compile(r"\b(sizeof|decltype|typeid|alignof|auto\s*&)")
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,6 @@ class _Binding:
         if outer is None or not spelled.same(outer) or text in self.inner:
             return False
         if name in self.hidden and text != name:  # a macro would keep the old name
-            return False
-        if outer.array and not inner.array and _ASKS_TYPES.search(self._text(self.function.body)):
             return False
         if any(text in _WORD.findall(self._text(a)) for a in self.arguments if a != argument):
             return False
