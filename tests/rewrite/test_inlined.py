@@ -86,6 +86,9 @@ TAKEN = {
     "a branch without braces": Case(DOT, "float x = 3.0f;\n    if (n > 1)\n        x = dot(a, s, n);" + USE),
     "a variable of the same name": Case(DOT, "float sum = 2.0f;\n    sum += dot(a, s, n);\n    c[threadIdx.x] = sum;"),
     "a reference": Case(INTO, "float x = 1.0f;\n    into(a, s, n, x);" + USE),
+    "a value beside its reference": Case(
+        edit(INTO, ("float& sum)", "float& sum, float start)"), ("* 0.5f", "* 0.5f + start")),
+        "float x = 1.0f;\n    into(a, s, n, x, x);" + USE),
     "the last statement": Case(OUT, "out(a, s, n, c);"),
     "a tile of its own": Case(OWN, "float x = dot(a, n);" + USE, ""),
     "a dynamic tile": Case(edit(OWN, ("__shared__ float s[128]", "extern __shared__ float s[]")),
@@ -121,6 +124,13 @@ TAKEN = {
                                            "float x = dot(a, s, n);\n    x += n;" + USE),
     "a count that a reference in braces names": Case(dot(("float sum", "int& m{n}; m = m > 2 ? 2 : m;\n    float sum")),
                                                      "float x = dot(a, s, n);\n    x += n;" + USE),
+    "a count in shared memory": Case(
+        DOT, "if (threadIdx.x == 0) count = n;\n    __syncthreads();\n    float x = dot(a, s, count);" + USE,
+        "__shared__ float s[128];\n    __shared__ int count;"),
+    "a value that is changed by its operator": Case(
+        "struct V { float x[2]; __device__ float& operator[](int i) { return x[i]; } };\n"
+        + dot(("int n)", "int n, V v)"), ("float sum = 0.0f", "v[0] = 4.0f;\n    float sum = v[0]")),
+        "V v;\n    v[0] = 1.0f;\n    v[1] = 2.0f;\n    float x = dot(a, s, n, v);\n    x += v[0];" + USE),
     "a count that a cast names": Case(dot(("float sum", "static_cast<int&>(n) = 2;\n    float sum")),
                                       "float x = dot(a, s, n);\n    x += n;" + USE),
     "a count that a choice names": Case(dot(("float sum", "int m = 5; (n > 2 ? n : m) = 2;\n    float sum")),
