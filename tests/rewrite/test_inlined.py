@@ -124,9 +124,6 @@ TAKEN = {
                                            "float x = dot(a, s, n);\n    x += n;" + USE),
     "a count that a reference in braces names": Case(dot(("float sum", "int& m{n}; m = m > 2 ? 2 : m;\n    float sum")),
                                                      "float x = dot(a, s, n);\n    x += n;" + USE),
-    "a count in shared memory": Case(
-        DOT, "if (threadIdx.x == 0) count = n;\n    __syncthreads();\n    float x = dot(a, s, count);" + USE,
-        "__shared__ float s[128];\n    __shared__ int count;"),
     "a value that is changed by its operator": Case(
         "struct V { float x[2]; __device__ float& operator[](int i) { return x[i]; } };\n"
         + dot(("int n)", "int n, V v)"), ("float sum = 0.0f", "v[0] = 4.0f;\n    float sum = v[0]")),
