@@ -69,6 +69,9 @@ TAKEN: dict[str, Case] = {
         PLAIN.replace("fill", "store") + FILL.replace("t[threadIdx.x] = a[k * 128 + %s]", "store(t, a, k)"),
         {},
     ),
+    "called twice": (
+        PLAIN.replace("{ t[", "{ if (threadIdx.x < 64) t["),
+        {"load": CALL + " fill(s + 64, a + 64, k);"}),
     "with a helper of its own": (ONE + AT, {}),
     "with a macro of the header": (WIDTH, {}),
     "with a macro that may be given": ("#ifndef W\n#define W 64\n#endif\n" + FILL % "threadIdx.x % W", {}),

@@ -305,12 +305,3 @@ def test_a_barrier_loop_within_a_tile_loop_of_the_kernel_stays_where_it_is(tmp_p
     job = opened(tmp_path, Case(total, loop + USE, "__shared__ float s[128], t[128];"))
     assert not isinstance(job.model, Refusal), job.model
     assert "total_result" not in job.model.file.source.text
-
-
-def test_a_barrier_in_a_function_is_no_loop_in_a_function(tmp_path: Path) -> None:
-    meet = "__device__ void meet() { __syncthreads(); }\n"
-    loop = "float x = 0.0f;\n    for (int k = 0; k < n; ++k) {\n        " + LOAD
-    loop += "\n        meet();\n        x += s[127 - threadIdx.x];\n        meet();\n    }"
-    job = opened(tmp_path, Case(meet, loop + USE))
-    assert not isinstance(job.model, Refusal), job.model
-    assert job.model.file.source.text == job.file.source.text

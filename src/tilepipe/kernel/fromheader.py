@@ -61,6 +61,9 @@ def copied(file: CudaFile, call: Node, function: Function) -> CudaFile | None:
     place = _place(file.tree.root, call)
     if tree is None or function.overloads or named is None or called is None or place is None:
         return None
+    there = next((file.functions.get(c.name) for c in file.copies if c.of == function.name), None)
+    if there is not None and there.node.start_byte < call.start_byte:
+        return file.edited([Edit(span(called), there.name)])
     if not _plain(tree, outer) or not _means_the_same(file, tree, outer, function):
         return None
     name = f"{function.name}_copy"

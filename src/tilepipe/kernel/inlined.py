@@ -20,7 +20,6 @@ from textwrap import indent
 from tree_sitter import Node
 
 from tilepipe.diagnostics import Refusal, refusal
-from tilepipe.kernel import known
 from tilepipe.kernel.arguments import Why, bound
 from tilepipe.kernel.binding import uses
 from tilepipe.kernel.file import Analysed, CudaFile
@@ -39,8 +38,6 @@ _PLAIN = re.compile(
     r"(unsigned |signed )?(bool|char|short|int|long|long long|float|double|half|size_t|unsigned|u?int\d+_t|__half2?"
     r"|half2|__nv_bfloat162?|(u?char|u?short|u?int|u?long|u?longlong|float|double)[1-4])"
 )
-_LOOPS = ("for_statement", "while_statement", "do_statement")
-_BARRIER = re.compile(r"\b(sync|bar|barrier|" + "|".join(known.BARRIERS) + r")\b")
 _FOREIGN = (
     "which shares its name with another function, or stands in a header where its names may mean something else",
     "write the loop in the kernel itself",
@@ -48,16 +45,14 @@ _FOREIGN = (
 
 
 def inlined(file: CudaFile, analysed: Analysed, loop: Statement | None) -> CudaFile | Refusal | None:
-    """The file with the text of the first function whose call has a loop with barriers in place of that call; TP001
-    where it cannot stand there, None where no call has one. `loop`: the tile loop as far as one was found; one with a
-    barrier in the kernel's own text is that loop."""
+    """The file with the text of the first function whose call has barriers in place of that call; TP001 where it cannot
+    stand there, None where no call has any. `loop`: the tile loop as far as one was found; one with a barrier in the
+    kernel's own text is that loop."""
     calls = list(_calls(file, analysed.body if loop is None else loop))
     if loop is not None and not all(calls):
         return None
     for call in (one for found in calls for one in found):
         function = file.functions[callee(call)]
-        if not _has_loop(file, function):
-            continue
         made: CudaFile | Why | None = copied(file, call, function) if function.foreign else None
         if made is None:
             made = _FOREIGN if function.foreign else _Inlining(file, analysed, call, function).made()
@@ -85,17 +80,6 @@ def _calls(file: CudaFile, within: Statement) -> Iterator[list[Node]]:
         while statement.context and node is not None and node.type != "call_expression":
             node = node.parent
         yield [n for n in _below(node) if n.type == "call_expression" and callee(n) in file.functions]
-
-
-def _has_loop(file: CudaFile, function: Function) -> bool:
-    """Whether there is a barrier in a loop of a function, or of one that it may call."""
-    reached = (file.functions.get(word) for word in _reached(file, function.body))
-    return any(
-        node.type in _LOOPS and _BARRIER.search(" ".join(_reached(file, node)))
-        for one in (function, *(f for f in reached if f is not None))
-        for body in (one, *one.overloads)
-        for node in _below(body.body)
-    )
 
 
 def _reached(file: CudaFile, node: Node) -> set[str]:

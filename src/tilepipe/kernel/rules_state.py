@@ -96,7 +96,7 @@ def calls_can_be_inlined(q: LoopFacts) -> Refusal | None:
         call = item.statement.call
         if call is None:
             continue
-        words = set(_WORD.findall(q.source.slice(call.body)))
+        words = {w for at in (call.parameters, call.body) for w in _WORD.findall(q.source.slice(at))}
         deduced = next((name for name in call.deduced if name in words), None)
         names = {declared.split()[-1]: argument for declared, argument in call.template}
         renamed = {name for name, argument in names.items() if name != argument}
