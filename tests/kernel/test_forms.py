@@ -277,3 +277,37 @@ def test_a_guard_on_one_parameter_does_not_vary_with_another() -> None:
         assert isinstance(found, Study)
         stale.append(found.one_buffer is not None)
     assert stale == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("helper", "call", "said"),
+    [
+        (
+            "template <int N> __device__ void fill(float (&t)[4][N], const float* a, int k)",
+            "fill(s, a, k);",
+            False,
+        ),
+        (
+            "template <class T> __device__ void fill(float (&t)[4][32], const T* a, int k)",
+            "fill(s, a, k);",
+            False,
+        ),
+        (
+            "template <int N> __device__ void fill(float (&t)[4][N], const float* a, int k)",
+            "fill<32>(s, a, k);",
+            True,
+        ),
+        (
+            "template <class T> __device__ void fill(float (&t)[4][32], const T* a, int k)",
+            "fill<float>(s, a, k);",
+            True,
+        ),
+    ],
+)
+def test_template_arguments_of_a_loader_are_said_where_its_text_names_them(
+    helper: str, call: str, said: bool
+) -> None:
+    body = " { t[threadIdx.x / 32][threadIdx.x % 32] = a[k * 128 + threadIdx.x]; }\n"
+    found = kernel(helper + body, LOAD=call)
+    assert isinstance(found, Study) == said
+    assert said or code(found) == "TP021"
