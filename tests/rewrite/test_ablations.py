@@ -62,7 +62,7 @@ def work(job: Job, built: Built) -> tuple[int, int]:
     return int(done.counters["math"]), int(loaded)
 
 
-@pytest.mark.parametrize(("path", "candidate"), sampled(CANDIDATES))
+@pytest.mark.parametrize(("path", "candidate"), sampled(CANDIDATES, 4))
 def test_each_part_does_its_own_half(path: str, candidate: str) -> None:
     job, built = made(path, candidate)
     parameters = job.toolchain.parameter_types(job.unit())

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.sampling import sampled
 
 from tilepipe import steps
 from tilepipe.builds import build_candidate, verify_candidate
@@ -86,7 +87,7 @@ _FRAGMENT = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> g; wmma::fill_
 
 @pytest.mark.parametrize(
     ("declared", "compute", "after", "head"),
-    [
+    sampled([
         (_STATIC + "float* t = p + 128; float* u = p;", _USED, "", ""),
         (_STATIC + "float* t = p; float* u = p + 256;", _USED, "", ""),
         (_POOL + "float* t = p + 128; float* u = p;", _USED, "", ""),
@@ -107,7 +108,7 @@ _FRAGMENT = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> g; wmma::fill_
         (_POOL + "float* u = p + 2; float* t = p; u[tid] = a[tid]; __syncthreads(); acc = u[tid ^ 1]; __syncthreads();",
          "", "", ""),
         (_POOL + "float* t = p + 2;", "", "float* u = p; u[tid] = acc; __syncthreads(); acc += u[tid ^ 1];", ""),
-    ],
+    ]),
 )  # fmt: skip
 def test_what_stays_apart_is_exact(
     declared: str, compute: str, after: str, head: str, tmp_path: Path
@@ -125,7 +126,7 @@ def test_what_stays_apart_is_exact(
 
 @pytest.mark.parametrize(
     ("declared", "compute", "after", "head", "why"),
-    [
+    sampled([
         (_STATIC + "float* t = p + 64; float* u = p + 32;", _USED, "", "", "bytes 128 to 640 here; 256 to 1280"),
         (_STATIC + "float* t = p; float* u = p + 255;", _USED, "", "", "bytes 1020 to 1532 here"),
         (_POOL + "float* t = p + 127; float* u = p;", _USED, "", "", "bytes 0 to 512 here; 508 to 1532"),
@@ -149,7 +150,7 @@ def test_what_stays_apart_is_exact(
         (_POOL + "float* t = p; float* u = p + 256; u[tid] = n; __syncthreads();", "acc += t[tid + 256];", "", "", ""),
         # what the last tile left is read by way of scratch
         (_POOL + "float* t = p + 2;", "", "float* u = p; u[tid] = acc; __syncthreads(); acc += u[tid + 128];", "", ""),
-    ],
+    ]),
 )  # fmt: skip
 def test_what_may_meet_is_refused(
     declared: str, compute: str, after: str, head: str, why: str, tmp_path: Path

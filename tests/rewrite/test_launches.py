@@ -56,7 +56,7 @@ LAUNCHES = {
 HOST = "void run(const float* in, float* out, int n, cudaStream_t s) {{ {} }}"
 
 
-@pytest.mark.parametrize("launch", sampled(LAUNCHES))
+@pytest.mark.parametrize("launch", sampled(LAUNCHES, 4))
 def test_launches_ask_for_the_shared_memory_of_all_stages(launch: str, tmp_path: Path) -> None:
     done = emitted(tmp_path, HOST.format(launch))
     assert LAUNCHES[launch] in (done.source or "")
@@ -68,7 +68,7 @@ def test_launches_ask_for_the_shared_memory_of_all_stages(launch: str, tmp_path:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, whose compiler takes host code")
-@pytest.mark.parametrize("launch", sampled(LAUNCHES))
+@pytest.mark.parametrize("launch", sampled(LAUNCHES, 4))
 def test_edited_launches_compile(launch: str, tmp_path: Path) -> None:
     source = emitted(tmp_path, HOST.format(launch)).source or ""
     (tmp_path / "out.cu").write_text(source)

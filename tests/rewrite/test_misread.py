@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.rewrite.harness import candidate, snippet, tile_counts
+from tests.sampling import sampled
 
 from tilepipe.diagnostics import Refusal
 
@@ -46,7 +47,7 @@ def check(load: str, compute: str, folder: Path, head: str = HEAD) -> Refusal | 
 
 @pytest.mark.parametrize(
     "load",
-    [
+    sampled([
         "int p(o); s[threadIdx.x] = a[k * 128 + threadIdx.x + p];",
         "int p(o), q(p); s[threadIdx.x] = a[k * 128 + threadIdx.x + q];",
         "int p(o * m); s[threadIdx.x] = a[k * 128 + threadIdx.x + p];",
@@ -56,7 +57,7 @@ def check(load: str, compute: str, folder: Path, head: str = HEAD) -> Refusal | 
             "(threadIdx.x < 100 && (int)threadIdx.x < m && o > -k)", "(k < m && o > -3)", "(k < m || o > (k))",
             "both(k < m, o > (k + 1))", "(k < m && o >> (1))", "(k < o >> 1)",
         )),
-    ],
+    ], 3),
 )  # fmt: skip
 def test_what_the_load_depends_on_is_seen(load: str, tmp_path: Path) -> None:
     """`o` is set by the computation: loads that name it cannot be made ahead, and others can."""
@@ -67,17 +68,20 @@ def test_what_the_load_depends_on_is_seen(load: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "compute",
-    [
-        "float v(s[threadIdx.x ^ 1]); sum += v;",
-        "const float *p(s), v(s[threadIdx.x]); sum += p[5] + v;",
-        "float v(s[3]); r[threadIdx.x] = v; __syncthreads(); float w(r[127 - threadIdx.x]); sum += w;",
-        "float w(r[threadIdx.x]); sum = sum * 0.5f + w; r[threadIdx.x] = sum;",
-        "auto f = [&](int q) { float v(s[q]); return v; }; sum += f(threadIdx.x);",
-        "for (int j(k); j < n; ++j) { float v(s[j]); sum += v; }",
-        "int j = threadIdx.x; if (j < m && s[j] > (0.25f)) sum += 1.0f;",
-        "int j = threadIdx.x; if (j < m && o > -k) sum += s[j];",
-        "for (int j = 0; j < m >> 2; ++j) sum += s[j];",
-    ],
+    sampled(
+        [
+            "float v(s[threadIdx.x ^ 1]); sum += v;",
+            "const float *p(s), v(s[threadIdx.x]); sum += p[5] + v;",
+            "float v(s[3]); r[threadIdx.x] = v; __syncthreads(); float w(r[127 - threadIdx.x]); sum += w;",
+            "float w(r[threadIdx.x]); sum = sum * 0.5f + w; r[threadIdx.x] = sum;",
+            "auto f = [&](int q) { float v(s[q]); return v; }; sum += f(threadIdx.x);",
+            "for (int j(k); j < n; ++j) { float v(s[j]); sum += v; }",
+            "int j = threadIdx.x; if (j < m && s[j] > (0.25f)) sum += 1.0f;",
+            "int j = threadIdx.x; if (j < m && o > -k) sum += s[j];",
+            "for (int j = 0; j < m >> 2; ++j) sum += s[j];",
+        ],
+        3,
+    ),
 )
 def test_reads_of_the_tile_are_seen(compute: str, tmp_path: Path) -> None:
     assert check(PLAIN, compute, tmp_path) is None
@@ -115,18 +119,21 @@ constexpr int W = 2, V = 3;
 
 @pytest.mark.parametrize(
     "compute",
-    [
-        "for (int i = 0; i < 128; ++i) sum = sum * 0.5f + (T)*(s + ((i + threadIdx.x) & 127));",
-        "r[threadIdx.x] = s[3]; __syncthreads(); float* q = r + (127 - threadIdx.x); sum += (T)*q * 2.0f + (T)*q;",
-        "sum += quarter(&s[threadIdx.x ^ 64]);",
-        "typedef float U; sum += (U)(T)*(s + 5) + (T)(s[7]);",
-        "sum += *(const float*)((L)&s[threadIdx.x & 63] + 4);",
-        "sum += BYTES(T) * s[threadIdx.x ^ 1] + (BYTES(T) & k);",
-        "const int T = 2, half = 3; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k) + (half) * k;",
-        "r[threadIdx.x] = s[3]; __syncthreads(); sum += (C::T)*(r + (127 - threadIdx.x)) + (C::N) * s[5];",
-        "r[threadIdx.x] = s[3]; __syncthreads(); sum += (D<int>::Q::U)*(r + (127 - threadIdx.x));",
-        "r[threadIdx.x] = s[3]; __syncthreads(); sum += (q::U)*(r + (127 - threadIdx.x)) + (q::M) * k + (E) * o;",
-    ],
+    sampled(
+        [
+            "for (int i = 0; i < 128; ++i) sum = sum * 0.5f + (T)*(s + ((i + threadIdx.x) & 127));",
+            "r[threadIdx.x] = s[3]; __syncthreads(); float* q = r + (127 - threadIdx.x); sum += (T)*q * 2.0f + (T)*q;",
+            "sum += quarter(&s[threadIdx.x ^ 64]);",
+            "typedef float U; sum += (U)(T)*(s + 5) + (T)(s[7]);",
+            "sum += *(const float*)((L)&s[threadIdx.x & 63] + 4);",
+            "sum += BYTES(T) * s[threadIdx.x ^ 1] + (BYTES(T) & k);",
+            "const int T = 2, half = 3; sum += (T) * s[threadIdx.x ^ 1] + ((T) & k) + (half) * k;",
+            "r[threadIdx.x] = s[3]; __syncthreads(); sum += (C::T)*(r + (127 - threadIdx.x)) + (C::N) * s[5];",
+            "r[threadIdx.x] = s[3]; __syncthreads(); sum += (D<int>::Q::U)*(r + (127 - threadIdx.x));",
+            "r[threadIdx.x] = s[3]; __syncthreads(); sum += (q::U)*(r + (127 - threadIdx.x)) + (q::M) * k + (E) * o;",
+        ],
+        3,
+    ),
 )
 def test_reads_behind_conversions_are_seen(compute: str, tmp_path: Path) -> None:
     head = (
@@ -141,10 +148,13 @@ def test_reads_behind_conversions_are_seen(compute: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "compute",
-    [
-        "cuComplex* q = (cuComplex*)r; sum += cuCrealf((cuComplex)*q);",
-        "sum += (C::N)*r[127 - threadIdx.x];",
-    ],
+    sampled(
+        [
+            "cuComplex* q = (cuComplex*)r; sum += cuCrealf((cuComplex)*q);",
+            "sum += (C::N)*r[127 - threadIdx.x];",
+        ],
+        3,
+    ),
 )
 def test_a_name_that_may_be_a_type_is_refused(compute: str, tmp_path: Path) -> None:
     head = (

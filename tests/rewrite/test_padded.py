@@ -55,7 +55,7 @@ def built(job: Job, candidate: Candidate) -> Built:
     return made
 
 
-@pytest.mark.parametrize("path", sampled(KERNELS))
+@pytest.mark.parametrize("path", sampled(KERNELS, 4))
 def test_padded_candidates_are_exact(path: str) -> None:
     """One candidate of each way of copying, with two and three stages."""
     job = opened(path)

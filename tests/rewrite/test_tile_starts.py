@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.rewrite.harness import candidate, snippet, tile_counts
+from tests.sampling import sampled
 
 from tilepipe import steps
 from tilepipe.builds import build_candidate, verify_candidate
@@ -69,7 +70,7 @@ def _widest(job: Job) -> int:
 @pytest.mark.parametrize("load", [_STRIDED, _NESTED])
 @pytest.mark.parametrize(
     ("declared", "type_", "bytes_", "asked"),
-    [
+    sampled([
         ("__shared__ float w[600]; float* t = w + shift;", "float", 16, True),
         ("__shared__ float w[600]; float* t = &w[shift * 2];", "float", 16, True),
         ("__shared__ float w[600]; float* t = w + 4;", "float", 16, False),
@@ -85,7 +86,7 @@ def _widest(job: Job) -> int:
         ("__shared__ __half w[600]; __half* t = w + 1;", "__half", 0, False),
         ("__shared__ __half w[600]; __half* t = w + 2;", "__half", 4, False),
         ("__shared__ unsigned char w[640]; unsigned char* t = w + 12;", "unsigned char", 4, False),
-    ],
+    ], 3),
 )  # fmt: skip
 def test_wherever_a_tile_begins(
     declared: str, type_: str, bytes_: int, asked: bool | None, load: str, tmp_path: Path

@@ -33,7 +33,7 @@ EVERY_ARCH = [a if a in FEW else pytest.param(a, marks=pytest.mark.full) for a i
 
 
 @pytest.mark.parametrize("arch", EVERY_ARCH)
-@pytest.mark.parametrize("name", sampled(RIGHT_FORMS))
+@pytest.mark.parametrize("name", sampled(RIGHT_FORMS, 4))
 def test_right_forms_pass(name: str, arch: str) -> None:
     sass = audit_form(name, arch, RIGHT_FORMS[name])
     assert (sass.status, sass.codes) == ("passed", ()), sass.reasons

@@ -178,11 +178,13 @@ UNCHECKED = PROBLEM.replace('reference = "np.full(64, x.sum())"\n', "")
 @pytest.mark.parametrize("step", sampled(["run", "verify", "emulate"], 3))
 @pytest.mark.parametrize(
     ("shared", "words", "under"),
-    [
-        ("", "`shared` is missing or 0, and line 14 of", "[kernels.axpy_tiles]"),
-        ('shared = "0"\n', "`shared` is missing or 0, and line 14 of", "shared"),
-        ('shared = "128"\n', "`shared` may be too little, 128 bytes at least, and line 14 of", "shared"),
-    ],
+    sampled(
+        [
+            ("", "`shared` is missing or 0, and line 14 of", "[kernels.axpy_tiles]"),
+            ('shared = "0"\n', "`shared` is missing or 0, and line 14 of", "shared"),
+            ('shared = "128"\n', "`shared` may be too little, 128 bytes at least, and line 14 of", "shared"),
+        ]
+    ),
 )
 @pytest.mark.parametrize("problem", [PROBLEM, UNCHECKED], ids=["reference", "no reference"])
 def test_too_little_shared_memory_is_told_where_it_is_given(

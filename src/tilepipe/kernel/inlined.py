@@ -38,10 +38,6 @@ _PLAIN = re.compile(
     r"(unsigned |signed )?(bool|char|short|int|long|long long|float|double|half|size_t|unsigned|u?int\d+_t|__half2?"
     r"|half2|__nv_bfloat162?|(u?char|u?short|u?int|u?long|u?longlong|float|double)[1-4])"
 )
-_FOREIGN = (
-    "which shares its name with another function, or stands in a header where its names may mean something else",
-    "write the loop in the kernel itself",
-)
 
 
 def inlined(file: CudaFile, analysed: Analysed, loop: Statement | None) -> CudaFile | Refusal | None:
@@ -55,7 +51,7 @@ def inlined(file: CudaFile, analysed: Analysed, loop: Statement | None) -> CudaF
         function = file.functions[callee(call)]
         made: CudaFile | Why | None = copied(file, call, function) if function.foreign else None
         if made is None:
-            made = _FOREIGN if function.foreign else _Inlining(file, analysed, call, function).made()
+            made = _known(function) if function.foreign else _Inlining(file, analysed, call, function).made()
         if isinstance(made, CudaFile):
             return made
         why, remedy = made
@@ -67,6 +63,13 @@ def inlined(file: CudaFile, analysed: Analysed, loop: Statement | None) -> CudaF
             remedy,
         )
     return None
+
+
+def _known(function: Function) -> Why:
+    """Why a function is known by its effects alone."""
+    if function.overloads:
+        return "which shares its name with another function", "give it a name of its own"
+    return "which stands in a header, where its names may mean something else", "move it into the file"
 
 
 def _calls(file: CudaFile, within: Statement) -> Iterator[list[Node]]:
@@ -157,7 +160,8 @@ class _Inlining:
         final = self._final()
         early = [r for r in self._returns() if r != final]
         if early and not (self.last and self._type() == "void"):
-            return "which returns from its middle", "let it return at its end alone"
+            line = self.file.source.line_of(early[0].start_byte)
+            return f"which returns from its middle (line {line})", "let it return at its end alone"
         if not self.alone and (final is None or final.type != "return_statement"):
             return "which does not return at its end", "let it return at its end"
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from tilepipe.diagnostics import Refusal, refusal
 from tilepipe.kernel.effects import Effects
@@ -28,8 +29,10 @@ class LoopFacts:
     macros: Mapping[str, Macro]
     no_alias: frozenset[str]  # names of pointers that the user promises not to alias anything else
 
-    def line(self, at: Span) -> int:
-        return self.source.line_of(at.start)
+    def line(self, at: Span) -> str:
+        """The line of a place, with its file where that is a header."""
+        name, line = self.source.origin(at.start)
+        return str(line) if name == self.source.name else f"{line} of {PurePath(name).name}"
 
     def unknown_call(self, own: Effects, what: str) -> Refusal:
         """TP018: a call of what `own` does is not understood; `what` says in words what that call does, with {} for the
