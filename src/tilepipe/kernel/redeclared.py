@@ -229,6 +229,9 @@ class Redeclares:
             if other.name != found.name or other == found:
                 continue
             nearer = (len(other.key[1]), other.key[0]) > (depth, found.key[0])
-            if nearer and all(id(p) in here for p in declarer.parents if p.kind != "other"):
+            around = (
+                self.item.statement.context[: len(other.key[1])] == other.key[1]
+            )  # not within another call
+            if nearer and around and all(id(p) in here for p in declarer.parents if p.kind != "other"):
                 return False
         return True
