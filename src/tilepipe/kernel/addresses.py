@@ -18,7 +18,7 @@ from tilepipe.kernel.file import Analysed, CudaFile
 from tilepipe.kernel.loader import Split
 from tilepipe.kernel.symbols import Symbol
 from tilepipe.kernel.tileloop import TileLoop, header_effects
-from tilepipe.source.parse import span
+from tilepipe.source.parse import below, span
 
 _INTEGER = re.compile(r"\b(?:int|unsigned|long|short|size_t|u?int(?:ptr|\d+)_t|ptrdiff_t)\b")
 _TO_SHARED = "__cvta_generic_to_shared"
@@ -66,7 +66,7 @@ class _Finder:
         kernel = self.file.tree.root.named_descendant_for_byte_range(self.body.start, self.body.end)
         bound = _types_with_references(self.file)
         yield from self._held(kernel)
-        for node in _walk(kernel) if kernel is not None else ():
+        for node in below(kernel) if kernel is not None else ():
             before = node.end_byte <= self.loop.start
             if node.type == "pointer_expression" and self.text(node).startswith("&"):
                 name = self.text(node)[1:].strip()
@@ -125,7 +125,7 @@ class _Finder:
         return bool(self._words(binding) & set(re.findall(r"\w+", self.file.source.slice(self.loop))))
 
     def _words(self, node: Node) -> set[str]:
-        return {self.text(n) for n in _walk(node) if n.type == "identifier"}
+        return {self.text(n) for n in below(node) if n.type == "identifier"}
 
     def _to_integer(self, node: Node) -> bool:
         """Whether an integer is made of a tile's address in a way that its stages would not follow."""
@@ -140,7 +140,7 @@ class _Finder:
         if value is None or "*" in kind or not _INTEGER.search(kind) or _TO_SHARED in self.text(value):
             return False
         return any(
-            n.type == "identifier" and self.text(n) in self.tiles and not _is_element(n) for n in _walk(value)
+            n.type == "identifier" and self.text(n) in self.tiles and not _is_element(n) for n in below(value)
         )
 
     def _kept_elsewhere(self, node: Node) -> bool:
@@ -148,7 +148,7 @@ class _Finder:
         if left is None or right is None:
             return False
         plain = left.type == "identifier" and self.text(left) not in self.shared
-        names = [n for n in _walk(right) if n.type == "identifier" and self.text(n) in self.tiles]
+        names = [n for n in below(right) if n.type == "identifier" and self.text(n) in self.tiles]
         return not plain and any(not _is_element(n) for n in names)
 
 
@@ -156,7 +156,7 @@ class _Finder:
 def _types_with_references(file: CudaFile) -> frozenset[str]:
     """Names of the file's structs that have a reference among their members."""
     found = set()
-    for node in _walk(file.tree.root) if _has_types(file) else ():
+    for node in below(file.tree.root) if _has_types(file) else ():
         if node.type in ("struct_specifier", "class_specifier"):
             members = node.child_by_field_name("body")
             fields = members.named_children if members is not None else []
@@ -214,11 +214,3 @@ def _only_sums(node: Node) -> bool:
             return False
         current = current.parent
     return True
-
-
-def _walk(node: Node) -> Iterator[Node]:
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        yield current
-        stack.extend(reversed(current.named_children))

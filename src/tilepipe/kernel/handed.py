@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 from tree_sitter import Node
 
 from tilepipe.kernel import known
 from tilepipe.kernel.names import callee, has, operator_of
+from tilepipe.source.parse import below
 
 # What may be a place itself where its operand is one; what binds a list binds what is in it.
 _PASSING = ("conditional_expression", "comma_expression", "assignment_expression", "update_expression",
@@ -35,25 +35,17 @@ def points_at_arguments(root: Node) -> bool:
         node, member = stack.pop()
         member = member or node.type in _CLASSES
         if node.type == "function_definition" and (member or has(node, "operator_name")):
-            given = {_name(d) for d in _below(node) if d.type == "reference_declarator"}
-            taken = (n for n in _below(node) if n.type == "pointer_expression" and operator_of(n) == "&")
+            given = {_name(d) for d in below(node) if d.type == "reference_declarator"}
+            taken = (n for n in below(node) if n.type == "pointer_expression" and operator_of(n) == "&")
             if any(_name(n) in given for n in taken):
                 return True
         stack.extend((c, member) for c in node.named_children)
     return False
 
 
-def _below(node: Node) -> Iterator[Node]:
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        yield current
-        stack.extend(current.named_children)
-
-
 def _name(node: Node) -> bytes:
     """The first name in a node."""
-    return next((n.text or b"" for n in _below(node) if n.type == "identifier"), b"")
+    return next((n.text or b"" for n in below(node) if n.type == "identifier"), b"")
 
 
 def _to_pure(arguments: Node) -> bool:
@@ -85,7 +77,7 @@ def _returns_reference(node: Node) -> bool:
 def _names_of_references(root: Node) -> frozenset[bytes]:
     """The names of a file that stand for a reference."""
     found = set()
-    for node in _below(root):
+    for node in below(root):
         if node.type in ("alias_declaration", "type_definition") and b"&" in (node.text or b""):
             name = node.child_by_field_name("name")
             found |= {name.text or b""} if name is not None else {_last(node)}
@@ -94,7 +86,7 @@ def _names_of_references(root: Node) -> frozenset[bytes]:
 
 def _last(node: Node) -> bytes:
     """The name that a typedef ends in."""
-    return next((n.text or b"" for n in reversed(list(_below(node))) if n.type == "type_identifier"), b"")
+    return next((n.text or b"" for n in reversed(list(below(node))) if n.type == "type_identifier"), b"")
 
 
 def _root(node: Node) -> Node:
@@ -109,5 +101,5 @@ def _binds_reference(node: Node) -> bool:
     type_ = declaration.child_by_field_name("type") if declaration is not None else None
     named = _names_of_references(_root(node)) if type_ is not None else frozenset()
     return (inner is not None and inner.type == "reference_declarator") or (
-        type_ is not None and any(n.text in named for n in _below(type_))
+        type_ is not None and any(n.text in named for n in below(type_))
     )

@@ -29,7 +29,7 @@ from tilepipe.kernel.meaning import meanings
 from tilepipe.kernel.names import Function, callee
 from tilepipe.kernel.statements import Statement
 from tilepipe.source import Edit, Span, apply_edits
-from tilepipe.source.parse import span
+from tilepipe.source.parse import below, span
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _KEPT = re.compile(r"\b(static|__shared__)\b(?!\s*_assert)")
@@ -82,7 +82,11 @@ def _calls(file: CudaFile, within: Statement) -> Iterator[list[Node]]:
         node = file.tree.root.named_descendant_for_byte_range(start, end)
         while statement.context and node is not None and node.type != "call_expression":
             node = node.parent
-        yield [n for n in _below(node) if n.type == "call_expression" and callee(n) in file.functions]
+        yield [
+            n
+            for n in (below(node) if node is not None else ())
+            if n.type == "call_expression" and callee(n) in file.functions
+        ]
 
 
 def _reached(file: CudaFile, node: Node) -> set[str]:
@@ -98,14 +102,6 @@ def _reached(file: CudaFile, node: Node) -> set[str]:
                 [macro.body] if macro is not None else []
             )
     return words
-
-
-def _below(node: Node | None) -> Iterator[Node]:
-    stack = [node] if node is not None else []
-    while stack:
-        one = stack.pop()
-        yield one
-        stack.extend(reversed(one.named_children))
 
 
 class _Inlining:
@@ -193,7 +189,7 @@ class _Inlining:
     def _state(self) -> Why | None:
         """What a second text of the function would have a second one of."""
         text, name = self._text(self.body), self.function.name
-        if 'R"' in text or any(n.type in ("labeled_statement", "goto_statement") for n in _below(self.body)):
+        if 'R"' in text or any(n.type in ("labeled_statement", "goto_statement") for n in below(self.body)):
             return "which jumps", "write it without goto"
         if self.function.template and not self.templated and re.search(r"\bif\s+constexpr\b", text):
             return "which leaves out branches by `if constexpr`", "write the loop in the kernel itself"

@@ -21,7 +21,7 @@ from tilepipe.kernel import known
 from tilepipe.kernel.macros import Macro
 from tilepipe.kernel.names import arguments_of, callee
 from tilepipe.kernel.symbols import declarators
-from tilepipe.source.parse import span
+from tilepipe.source.parse import below, span
 
 if TYPE_CHECKING:
     from tilepipe.kernel.file import CudaFile, KernelText
@@ -131,9 +131,7 @@ class Unseen:
             elif node.type == "function_definition":
                 yield from self._function(node, owner)
                 body = node.child_by_field_name("body")
-                stack.extend(
-                    (n, "") for n in (_below(body) if body is not None else ()) if n.type in _CLASSES
-                )
+                stack.extend((n, "") for n in (below(body) if body is not None else ()) if n.type in _CLASSES)
                 continue
             elif node.type == "field_declaration":
                 kind = node.child_by_field_name("type")
@@ -205,7 +203,7 @@ class Unseen:
             return self._asked[node.id]
         self._asked[node.id] = False  # what calls itself does no more for it
         own = _Own(node, called)
-        found = any(self._step(own, inner) for inner in _below(node))
+        found = any(self._step(own, inner) for inner in below(node))
         self._asked[node.id] = found
         return found
 
@@ -308,7 +306,7 @@ def _names(root: Node | None, kinds: tuple[str, ...]) -> tuple[set[str], set[str
     plain: set[str] = set()
     arrays: set[str] = set()
     references: set[str] = set()
-    for node in _below(root) if root is not None else ():
+    for node in below(root) if root is not None else ():
         if node.type not in kinds or b"static" in (node.text or b"").split():
             continue
         for at, child in enumerate(node.children):
@@ -382,7 +380,7 @@ def _default_acts(field: Node) -> bool:
     """Whether a member's own initialiser changes something, or calls something."""
     value = field.child_by_field_name("default_value") if field.type == "field_declaration" else None
     acting = ("assignment_expression", "update_expression", "lambda_expression")
-    return value is not None and any(n.type in acting for n in _below(value))
+    return value is not None and any(n.type in acting for n in below(value))
 
 
 def _is_value(call: Node) -> bool:
@@ -395,11 +393,3 @@ def _above(node: Node) -> Iterator[Node]:
     while node.parent is not None:
         node = node.parent
         yield node
-
-
-def _below(node: Node) -> Iterator[Node]:
-    stack = [node]
-    while stack:
-        found = stack.pop()
-        yield found
-        stack.extend(found.named_children)

@@ -80,6 +80,15 @@ def parse_tree(text: str) -> tree_sitter.Tree:
     return other if len(list(_broken(other.root_node))) < len(broken) else tree
 
 
+def below(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """A node and every named node below it, in the order of the text."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(reversed(current.named_children))
+
+
 def span(node: tree_sitter.Node) -> Span:
     """The byte range of a node."""
     return Span(node.start_byte, node.end_byte)
