@@ -66,14 +66,14 @@ class _Type:
         return (self.words, self.pointer) == (other.words, other.pointer)
 
 
-def bound(file: CudaFile, kernel: Node, call: Node, function: Function, last: bool) -> Bound | Why:
+def bound(file: CudaFile, call: Node, function: Function, last: bool) -> Bound | Why:
     """The parameters of the function of the file that `call` calls. `last`: nothing comes after the call."""
-    return _Binding(file, kernel, call, function, last).bound()
+    return _Binding(file, call, function, last).bound()
 
 
 class _Binding:
-    def __init__(self, file: CudaFile, kernel: Node, call: Node, function: Function, last: bool) -> None:
-        self.file, self.kernel, self.call, self.function, self.last = file, kernel, call, function, last
+    def __init__(self, file: CudaFile, call: Node, function: Function, last: bool) -> None:
+        self.file, self.call, self.function, self.last = file, call, function, last
         self.known = meanings(file)
         self.arguments = arguments_of(call)
         self.uses = list(uses(function.body))

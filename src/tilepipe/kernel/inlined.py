@@ -134,8 +134,7 @@ class _Inlining:
         for problem in (self._state(), self._form(), self._names()):
             if problem is not None:
                 return problem
-        assert self.kernel is not None
-        parameters = bound(self.file, self.kernel, self.call, self.function, self.last)
+        parameters = bound(self.file, self.call, self.function, self.last)
         if isinstance(parameters, tuple):
             return parameters
         result = self._result(parameters.outside)
